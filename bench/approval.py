@@ -19,7 +19,7 @@ from processes import Unavailable, cpu_seconds
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Gated
-    from callgate.approval.storage import Shelf
+    from callgate.approval.storage import ApprovalRepository
 
 STORES = ("sqlite", "postgres")
 CONCURRENCY = (1, 64)
@@ -56,13 +56,13 @@ QUICK = Plan(rounds=3, each=500, durable={1: 60, 64: 800})
 class Ceremonies:
     """One person with one passkey that does not count, so that approvals may overtake each other."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        from callgate.approval import Approvals, Bounds, Gated, RelyingParty, Settings
+    def __init__(self, shelf: ApprovalRepository) -> None:
+        from callgate.approval import ApprovalBounds, Approvals, ApprovalSettings, Gated, RelyingParty
         from callgate.canonical import canonical
         from callgate.sdk.authenticators.software import SoftwareAuthenticator
 
         # Challenges live long here: signing thousands of them by software takes its time and is not measured.
-        settings = Settings(challenge_ms=3_600_000, bounds=Bounds(per_user=10**9, in_all=10**9))
+        settings = ApprovalSettings(challenge_ms=3_600_000, bounds=ApprovalBounds(per_user=10**9, in_all=10**9))
         self.approvals: Approvals = Approvals(shelf, RelyingParty("localhost", origins=(ORIGIN,)), settings)
         self.gated: Gated = Gated("bench", "urn:uuid:2f1e0c52-5cf0-4a1c-9d3a-0d5a8c0b7a11", TOOL, input_schema=SCHEMA)
         self.canonical = canonical(ARGUMENTS)
@@ -106,7 +106,7 @@ def _bare(each: int) -> Callable[[], None]:
 async def _package(ceremonies: Ceremonies, signed: list[tuple[dict[str, Any], dict[str, Any]]]) -> Callable[[], None]:
     from webauthn import verify_authentication_response
 
-    from callgate.approval.encoding import from_base64url
+    from callgate.approval.action import from_base64url
 
     (passkey,) = await ceremonies.approvals.shelf.credentials(USER)
     known = [(from_base64url(one["requestOptions"]["challenge"]), evidence["response"]) for one, evidence in signed]
@@ -163,11 +163,11 @@ async def _round(ceremonies: Ceremonies, turn: int, each: int) -> dict[str, floa
 
 
 async def _in_memory(plan: Plan) -> dict[str, Any]:
-    from callgate.approval.memory import MemoryShelf
+    from callgate.store import MemoryStore, SqlApprovals
 
     rounds: list[dict[str, float]] = []
     for turn in range(plan.rounds + 1):
-        ceremonies = Ceremonies(MemoryShelf())
+        ceremonies = Ceremonies(SqlApprovals(MemoryStore()))
         await ceremonies.enrol()
         rounds.append(await _round(ceremonies, turn, plan.each))
     # The first round fills caches.
@@ -218,11 +218,11 @@ async def _durable(ceremonies: Ceremonies, count: int, workers: int, store_pid: 
 
 
 async def _on_store(url: str, store_pid: int | None, plan: Plan) -> dict[str, Any]:
-    from callgate.store import SqlShelf, Store
+    from callgate.store import SqlApprovals, Store
 
     store = Store.open(url)
     try:
-        ceremonies = Ceremonies(SqlShelf(store))
+        ceremonies = Ceremonies(SqlApprovals(store))
         await ceremonies.enrol()
         await _durable(ceremonies, 64, 64, None)
         return {

@@ -97,15 +97,15 @@ async def _request(app: Any, path: str, cookie: str) -> tuple[float, float, int]
 @contextlib.asynccontextmanager
 async def _opened(folder: Path, say: Say) -> AsyncIterator[tuple[Any, str, dict[str, str]]]:
     """The console over a store that has everything in it, somebody's cookie, and the pages to ask for."""
-    from callgate.approval import Approvals, RelyingParty, Settings
-    from callgate.approval.storage import Bounds
+    from callgate.approval import Approvals, ApprovalSettings, RelyingParty
+    from callgate.approval.storage import ApprovalBounds
     from callgate.audit import AuditLog
     from callgate.config import parse
     from callgate.console import console_app
     from callgate.console.context import GatewayParts
     from callgate.keyring import Keyring
     from callgate.pinning.service import Pins
-    from callgate.store import KillSwitch, SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
+    from callgate.store import KillSwitch, SqlAgents, SqlApprovals, SqlPins, SqlTrust, Store
     from callgate.trust.service import TrustService
 
     fresh = not (folder / "store.db").exists()
@@ -114,8 +114,8 @@ async def _opened(folder: Path, say: Say) -> AsyncIterator[tuple[Any, str, dict[
         log = AuditLog(store, Keyring(folder / "keys", environ={}))
         pins, trust = Pins(SqlPins(store), lambda: [KEY]), TrustService(SqlTrust(store))
         # More than one person may have by default: the page is to be measured, not the bound.
-        settings = Settings(request_ms=86_400_000, bounds=Bounds(requests_per_user=REQUESTS))
-        approvals = Approvals(SqlShelf(store), RelyingParty("localhost", origins=(ORIGIN,)), settings)
+        settings = ApprovalSettings(request_ms=86_400_000, bounds=ApprovalBounds(requests_per_user=REQUESTS))
+        approvals = Approvals(SqlApprovals(store), RelyingParty("localhost", origins=(ORIGIN,)), settings)
         cookie = await _sign_in(approvals, fresh=fresh)
         if fresh:
             say(f"writing {RECORDS:,} audit records, {TOOLS:,} tools and {REQUESTS} requests")
@@ -266,10 +266,12 @@ async def _tools(pins: Any) -> None:
 
 
 async def _requests(approvals: Any) -> None:
-    from callgate.approval import Gated, Policy
+    from callgate.approval import ApprovalPolicy, Gated
     from callgate.canonical import canonical
 
-    gated = Gated("server-1", "urn:bench", "delete_resource", Policy("cross-platform"), version=f"sha256:{'c' * 64}")
+    gated = Gated(
+        "server-1", "urn:bench", "delete_resource", ApprovalPolicy("cross-platform"), version=f"sha256:{'c' * 64}"
+    )
     agent = {"client": "Fieldwork 1.4.2", "transport": "http"}
     for number in range(REQUESTS):
         arguments = {"resourceId": f"prod/{number}", "text": "x" * 200}

@@ -62,19 +62,17 @@ class Desk:
     """A gateway's own lists, with every tool approved; its clock is so fast that each list is too old at once."""
 
     def __init__(self, approved: bytes) -> None:
-        from callgate.pinning.book import Book
-        from callgate.pinning.identity import http_identity
-        from callgate.pinning.listing import Reader, read_page
-        from callgate.pinning.model import Pin
-        from callgate.pinning.server import ServerRef
-        from callgate.pinning.settings import Settings
+        from callgate.pinning.chain import DecisionChain
+        from callgate.pinning.identity import ServerRef, http_identity
+        from callgate.pinning.listing import EntryReader, read_page
+        from callgate.pinning.model import Pin, PinningSettings
         from callgate.pinning.toolsets import Toolsets
 
-        self._settings = Settings()
+        self._settings = PinningSettings()
         identity = http_identity(URL)
         page = read_page(approved)
         assert page is not None
-        reader = Reader(identity.server_id, self._settings)
+        reader = EntryReader(identity.server_id, self._settings)
         pins = [
             Pin(
                 action="approve",
@@ -90,7 +88,7 @@ class Desk:
             )
             for tool in map(reader.read, page.entries)
         ]
-        self.book = Book(lambda: [bytes(32)])
+        self.book = DecisionChain(lambda: [bytes(32)])
         sealed, head = self.book.link(pins)(None)
         self.book.read(head, sealed)
         self._place = ServerRef(SERVER, "", URL, lambda _reported: identity)

@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from http_message_signatures import HTTPMessageVerifier, algorithms
 from http_message_signatures.resolvers import MappingKeyResolver
 
-from callgate.agents.components import Message, signature_base
+from callgate.agents.components import SignedMessage, signature_base
 from callgate.agents.fields import inputs, signatures
-from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.keys import PublicKey
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
+from callgate.store.memory import MemoryAgents
 
 # The other library looks at the clock itself.
 AGENT: Final = "https://agent.example"
@@ -38,7 +38,7 @@ FULL: Final = ("@method", "@authority", "@path", "@query")
 LEAST: Final = ("@authority",)
 
 
-def requests(count: int, covered: Sequence[str], *, now: float, digest: bool) -> tuple[Key, list[Signed]]:
+def requests(count: int, covered: Sequence[str], *, now: float, digest: bool) -> tuple[PublicKey, list[Signed]]:
     """Requests of one agent, each signed for itself."""
     private = Ed25519PrivateKey.from_private_bytes(b"bench key, and nothing but that!")
     signer = Signer(private, AGENT, clock=lambda: now)
@@ -56,17 +56,17 @@ def requests(count: int, covered: Sequence[str], *, now: float, digest: bool) ->
         added = signer.sign(bare, covered=covered, digest=digest, expires_in=480)
         more = tuple((name.lower().encode(), value.encode()) for name, value in added.items())
         made.append(Signed("POST", "https", "gate.example", "/mcp", None, headers + more, BODY))
-    return Key.read(signer.jwk, AGENT), made
+    return PublicKey.read(signer.jwk, AGENT), made
 
 
-def ours(key: Key, given: Sequence[Signed], now: float) -> float:
+def ours(key: PublicKey, given: Sequence[Signed], now: float) -> float:
     """CPU microseconds a request, verified whole."""
 
-    async def lookup(keyid: str, directory: str | None) -> Key | None:
+    async def lookup(keyid: str, directory: str | None) -> PublicKey | None:
         return key if (directory, keyid) == (AGENT, key.thumbprint) else None
 
     async def run() -> float:
-        verifier = Verifier(Settings(), lookup, MemoryAgents(), lambda: now)
+        verifier = Verifier(VerifySettings(), lookup, MemoryAgents(), lambda: now)
         began = time.process_time()
         for one in given:
             await verifier.verify(one)
@@ -75,11 +75,11 @@ def ours(key: Key, given: Sequence[Signed], now: float) -> float:
     return asyncio.run(run())
 
 
-def raw(key: Key, given: Sequence[Signed]) -> float:
+def raw(key: PublicKey, given: Sequence[Signed]) -> float:
     """CPU microseconds for the bare signatures of the same requests, with everything else done beforehand."""
     pairs = []
     for one in given:
-        message = Message(one)
+        message = SignedMessage(one)
         ((label, read),) = inputs(message.header(b"signature-input") or b"").items()
         signature = signatures(message.header(b"signature") or b"")[label]
         if read is None or signature is None:
@@ -92,7 +92,7 @@ def raw(key: Key, given: Sequence[Signed]) -> float:
     return (time.process_time() - began) / len(given) * 1e6
 
 
-def theirs(key: Key, given: Sequence[Signed], *, digest: bool) -> float:
+def theirs(key: PublicKey, given: Sequence[Signed], *, digest: bool) -> float:
     """CPU microseconds a request with http-message-signatures, which keeps no nonces and needs no expiry."""
     resolver = MappingKeyResolver(public_keys={key.thumbprint: key.public}, private_keys={})
     verifier = HTTPMessageVerifier(signature_algorithm=algorithms.ED25519, key_resolver=resolver)

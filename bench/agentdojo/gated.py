@@ -20,9 +20,9 @@ from callgate.canonical import canonical
 from callgate.errors import Reason
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.inspection.scanner import ResultScanner
+from callgate.store import MemoryStore, SqlTrust
 from callgate.trust.check import TrustCheck
 from callgate.trust.effects import encode
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels
 from callgate.trust.policy.engine import Policy
@@ -89,11 +89,14 @@ class Person:
         return Pass() if self.approves or not asks else Refuse(Reason.APPROVAL_UNAVAILABLE)
 
 
-class _Fresh(MemoryTrust):
+class _Fresh(SqlTrust):
     """A store that every run finds empty, as it finds the benchmark's own world as if nobody had been there."""
 
+    def __init__(self) -> None:
+        super().__init__(MemoryStore())
+
     def begin(self) -> None:
-        MemoryTrust.__init__(self)
+        self.__init__()  # type: ignore[misc]
 
 
 class Bench:

@@ -50,6 +50,16 @@ def canonical_hash(value: Any) -> bytes:
     return hashlib.sha256(canonical(value)).digest()
 
 
+def parts_hash(*parts: str | bytes) -> bytes:
+    """SHA-256 over texts of any length and kind; their borders count."""
+    whole = hashlib.sha256()
+    for part in parts:
+        raw = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
+        whole.update(len(raw).to_bytes(8))
+        whole.update(raw)
+    return whole.digest()
+
+
 def _has_lone_surrogate(value: Any) -> bool:
     try:
         json.dumps(value, ensure_ascii=False, default=str).encode()

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from callgate.approval import Bounds, Settings
+from callgate.approval import ApprovalBounds, ApprovalSettings
 from support.approval_server import Clock, running
 from support.console import console_over
 from support.gateway import HARMLESS, Gateway, serving
@@ -137,7 +137,9 @@ def library():
 
     Its clock stands still until an attack moves it.
     """
-    settings = Settings(bounds=Bounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000))
+    settings = ApprovalSettings(
+        bounds=ApprovalBounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000)
+    )
     with running(clock=Clock(), settings=settings) as server:
         yield server
 

@@ -3,10 +3,10 @@
 import pytest
 
 from callgate.agents.directories import Directories, Sources
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Verified
 from callgate.agents.storage import Listed
 from callgate.config import parse
+from callgate.store.memory import MemoryAgents
 from support.agents_gate import INSIDE, call, reason, signer, site, web
 from support.registry import requirement
 from support.table import rows

@@ -8,9 +8,9 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from callgate.agents.components import Message, signature_base
+from callgate.agents.components import SignedMessage, signature_base
 from callgate.agents.fields import inputs
-from callgate.agents.keys import ALGORITHMS, Key
+from callgate.agents.keys import ALGORITHMS, PublicKey
 from callgate.errors import Refused
 from support.registry import requirement
 from support.signed_requests import adding, private, public, refusal, request, sign, terms, verify
@@ -22,7 +22,7 @@ KINDS = ["ed25519", "p256", "rsa"]
 def forged(kind, alg, make):
     """A request with a signature that `make` computes from the base."""
     text = f'("@authority"){terms(public(kind), alg=alg)}'
-    base = signature_base(inputs(f"sig1={text}".encode())["sig1"], Message(request()))
+    base = signature_base(inputs(f"sig1={text}".encode())["sig1"], SignedMessage(request()))
     value = base64.b64encode(make(base)).decode()
     return adding(request(), {"signature-input": f"sig1={text}", "signature": f"sig1=:{value}:"})
 
@@ -84,7 +84,7 @@ def test_a_shared_secret_is_no_key():
         {"kty": "oct", "k": "AAAA", "alg": "HS256", "crv": "Ed25519", "x": "AAAA"},
     ):
         with pytest.raises(Refused):
-            Key.read(jwk)
+            PublicKey.read(jwk)
 
 
 async def test_an_empty_signature_is_none():

@@ -1,7 +1,7 @@
 """A tool's annotations change places with another member of its entry: that is a change, and somebody is told."""
 
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ToolListing
+from callgate.pinning.model import PinningSettings
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import few_ways, until
@@ -35,7 +35,7 @@ def test_no_two_lists_have_one_digest():
         b'{"name":"x","annotations":{"a":1},"yy":{"b":1}}',
         b'{"name":"x","title":{"a":1},"zz":{"b":1}}',
     ]
-    reader = Reader("somebody", Settings())
-    assert len({Listing([reader.read(entry)]).digest for entry in entries}) == len(entries)
+    reader = EntryReader("somebody", PinningSettings())
+    assert len({ToolListing([reader.read(entry)]).digest for entry in entries}) == len(entries)
     other_order = b'{"zz":{"b":1},"name":"x","annotations":{"a":1}}'
-    assert Listing([reader.read(other_order)]).digest == Listing([reader.read(entries[0])]).digest
+    assert ToolListing([reader.read(other_order)]).digest == ToolListing([reader.read(entries[0])]).digest

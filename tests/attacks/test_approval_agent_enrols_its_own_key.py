@@ -5,7 +5,7 @@ import secrets
 
 import pytest
 
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.protocol import ENROLL_BEGIN, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, Failed, refusal

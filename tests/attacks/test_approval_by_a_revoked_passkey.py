@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from support.approval_peer import ERAS, Failed, refusal
 from support.approval_server import running
 from support.registry import requirement

@@ -7,16 +7,16 @@ import json
 import msgspec
 import pytest
 
-from callgate.approval.assertion import Malformed, NotVerified
-from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.memory import MemoryShelf
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.proof import check_proof
+from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import ArgumentsPolicy, receipt
 from callgate.canonical import canonical
 from callgate.cli import run
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.auditing import decision, open_log
 from support.enrolling import ORIGIN, approve, enrol, service
+from support.memory import MemoryShelf
 from support.table import rows
 
 ARGUMENTS = {"name": "shopping"}
@@ -56,7 +56,7 @@ def flipped(text):
 
 
 def refused(facts, tool="delete_note", form=FORM):
-    with pytest.raises((NotVerified, Malformed)) as found:
+    with pytest.raises((NotVerified, MalformedResponse)) as found:
         check_proof(facts, tool, form)
     return str(found.value)
 

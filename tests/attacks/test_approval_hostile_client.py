@@ -2,7 +2,7 @@
 
 import secrets
 
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
 from support.registry import requirement

@@ -6,7 +6,7 @@ do not agree on is no call at all.
 
 import pytest
 
-from callgate.approval import Bounds, Settings
+from callgate.approval import ApprovalBounds, ApprovalSettings
 from support.approval_peer import ERAS, over_pipes, refusal, signed, text_of
 from support.approval_server import argv, running, ticket
 from support.registry import requirement
@@ -65,7 +65,7 @@ def caller(request, tmp_path_factory):
             yield peer, peer.enrol(ticket(store, "alice"))
         return
     assert request.param in ERAS
-    with running(settings=Settings(bounds=Bounds(per_user=1000))) as server:
+    with running(settings=ApprovalSettings(bounds=ApprovalBounds(per_user=1000))) as server:
         person = server.join("alice", request.param)
         yield person.peer, person.key
 

@@ -4,10 +4,10 @@ import pytest
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval.memory import MemoryShelf
 from callgate.errors import ConfigError
 from callgate.protocol import CHALLENGE_CREATE
 from support.approval_peer import ERAS, refusal
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -45,8 +45,8 @@ def test_no_server_has_such_an_id(server_id):
 @requirement("VA-088")
 def test_no_challenge_is_issued_for_such_a_name(library, era):
     peer = library.join(f"nul-{era}", era).peer
-    before = dict(library.shelf._challenges)
+    before = library.shelf.rows("challenge")
     for name in ("wipe\0", 'keep\0{"value":1}', "\0"):
         answer = peer.ask(CHALLENGE_CREATE, {"toolName": name, "arguments": {}})
         assert refusal(answer) == (-32602, "invalid_params")
-    assert library.shelf._challenges == before
+    assert library.shelf.rows("challenge") == before

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from callgate.approval.memory import MemoryShelf
 from support.approval_peer import refusal, text_of
 from support.approval_server import running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.shelves import enrol
 

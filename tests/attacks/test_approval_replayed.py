@@ -3,7 +3,7 @@
 import json
 import threading
 
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import fleet, ticket
 from support.registry import requirement

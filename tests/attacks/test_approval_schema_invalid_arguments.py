@@ -21,11 +21,11 @@ BAD = [
 @requirement("VA-053", "VA-126", "VA-128")
 def test_nobody_is_bothered_with_it_and_nothing_is_burnt(library, era):
     person = library.join(f"schema-{era}", era)
-    stored = dict(library.shelf._challenges)
+    stored = library.shelf.rows("challenge")
     for arguments in BAD:
         answer = person.peer.ask(CHALLENGE_CREATE, {"toolName": "place_trade", "arguments": arguments})
         assert refusal(answer) == (-32602, "arguments_invalid"), arguments
-    assert library.shelf._challenges == stored
+    assert library.shelf.rows("challenge") == stored
     challenge = person.challenge("place_trade", GOOD)
     before = len(library.executed)
     for arguments in BAD:

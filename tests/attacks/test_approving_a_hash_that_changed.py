@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from callgate.errors import Reason, Refused, StoreUnavailable
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.store import SqlPins, Store
 from support.pins import NOW, SERVER, decide, keys, pin, race, read, server, tool, wanted, witness
 
@@ -84,7 +84,7 @@ def test_a_text_that_arrives_while_the_decision_is_being_written_waits_for_it(du
             asyncio.run(SqlPins(hasty).saw(server(last_seen=NOW + 1), [new], whole=True))
         except StoreUnavailable as error:
             kept_out.append(error)
-        return Book(keys).link([pin(old)])(head)
+        return DecisionChain(keys).link([pin(old)])(head)
 
     asyncio.run(SqlPins(deciding).decide([wanted(old)], link))
     assert len(kept_out) == 1

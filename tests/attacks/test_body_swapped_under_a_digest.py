@@ -2,8 +2,8 @@
 
 import pytest
 
-from callgate.agents.digest import content_digest
-from callgate.agents.keys import Key
+from callgate.agents.fields import content_digest
+from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
 from support.registry import requirement
 from support.signed_requests import AGENT, BODY, NOW, adding, change, private, refusal, replacing, request, sign, verify
@@ -74,7 +74,7 @@ async def test_a_digest_that_came_as_a_trailer_or_of_another_message(covered):
 async def test_bodies_that_differ_in_one_byte_or_in_spelling_only():
     by = Signer(private(), AGENT, clock=lambda: NOW)
     signed = adding(request(), by.sign(request()))
-    keys = [Key.read(by.jwk, AGENT)]
+    keys = [PublicKey.read(by.jwk, AGENT)]
     assert (await verify(signed, keys=keys)).digest_verified is True
     for body in (BODY + b"\n", b" " + BODY, BODY.replace(b":", b": "), b"", BODY[:-1], BODY.decode().encode("utf-16")):
         assert await refusal(change(signed, body=body), keys=keys, **REQUIRED) == (401, "content_digest_mismatch")

@@ -4,12 +4,12 @@ open while they still might.
 
 import pytest
 
-from callgate.approval import Gated, Policy
+from callgate.approval import ApprovalPolicy, Gated
 from callgate.canonical import canonical
 from callgate.errors import Refused
 from support.console import ARGUMENTS
 
-GATED = Gated("files", "urn:test:files", "delete_resource", Policy("cross-platform"))
+GATED = Gated("files", "urn:test:files", "delete_resource", ApprovalPolicy("cross-platform"))
 
 
 async def approver(console):

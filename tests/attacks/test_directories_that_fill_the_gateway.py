@@ -8,8 +8,8 @@ import pytest
 
 from callgate.agents.directories import Sources, documents
 from callgate.agents.fetching import Caps
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.storage import Fetched
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 
 PATHS = 12
@@ -51,7 +51,7 @@ async def test_nor_on_the_shelf_of_an_app_without_a_store():
     for at in range(80):
         assert await shelf.keep_directory(Fetched(f"https://eve.example/{at}", bytes(512 * 1024), at, at + 1))
     left = [at for at in range(80) if await shelf.directory(f"https://eve.example/{at}") is not None]
-    assert left == list(range(16, 80))
+    assert left == list(range(17, 80))
 
 
 async def test_who_had_no_turn_in_a_flood_has_one_right_after_it(ground):

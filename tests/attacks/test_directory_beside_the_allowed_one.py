@@ -3,8 +3,7 @@
 import pytest
 
 from callgate.agents.directories import Directories, Sources, directory_url
-from callgate.agents.fetching import Fetcher
-from callgate.agents.reaching import FetchFailed
+from callgate.agents.fetching import Fetcher, FetchFailed
 from support.registry import requirement
 from support.table import rows
 

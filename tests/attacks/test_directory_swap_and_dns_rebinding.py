@@ -5,13 +5,12 @@ import asyncio
 import pytest
 
 from callgate.agents.directories import Sources
-from callgate.agents.fetching import Fetcher, _only
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.fetching import Fetcher, FetchFailed, Reach, _only
 from callgate.agents.model import WELL_KNOWN
-from callgate.agents.reaching import FetchFailed, Reach
 from callgate.agents.storage import Listed
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, listening, world
 from support.registry import requirement
 from support.signed_requests import adding, request
@@ -28,7 +27,7 @@ async def ground():
 
 
 async def refusal(ground, directories, sent):
-    verifier = Verifier(Settings(), directories.key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(), directories.key, MemoryAgents(), ground.clock)
     with pytest.raises(Refused) as caught:
         await verifier.verify(sent)
     return caught.value.reason
@@ -98,7 +97,7 @@ async def test_a_directory_that_is_swapped_in_the_header_spoils_the_signature(gr
     assert await refusal(ground, ground.directories(), sent) is Reason.SIGNATURE_INVALID
     # A second member beside the signed one changes nothing of whose it is.
     beside = adding(plain, headers | {"Signature-Agent": f'eve="{ground.server.url("eve.example")}", {honest}'})
-    verifier = Verifier(Settings(), ground.directories().key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(), ground.directories().key, MemoryAgents(), ground.clock)
     assert (await verifier.verify(beside)).directory == ground.server.directory("a.example")
 
 
@@ -133,6 +132,6 @@ async def test_a_directory_taken_over_does_not_take_the_agents_of_others(ground)
     await shelf.add_agent(Listed("helper", "", ground.server.url("a.example")))
     directories = ground.directories(shelf=shelf)
     plain = request()
-    verifier = Verifier(Settings(), directories.key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(), directories.key, MemoryAgents(), ground.clock)
     verified = await verifier.verify(adding(plain, eve.sign(plain)))
     assert await directories.agent(verified) is None

@@ -8,10 +8,10 @@ import pytest
 
 from callgate.agents.directories import Sources
 from callgate.agents.fetching import Caps
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, listening, world
 from support.loop_clock import advance
 from support.registry import requirement
@@ -38,7 +38,7 @@ async def attack(ground, page):
         page(signer)
     directories = ground.directories(PATIENT)
     plain = request()
-    verifier = Verifier(Settings(), directories.key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(), directories.key, MemoryAgents(), ground.clock)
     with pytest.raises(Refused) as caught:
         await verifier.verify(adding(plain, signer.sign(plain)))
     assert (caught.value.reason, caught.value.status) == (Reason.UNKNOWN_KEYID, 401)

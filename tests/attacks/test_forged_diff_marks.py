@@ -7,8 +7,8 @@ from callgate.cli.printing import GUTTER, fold_lines
 from callgate.cli.tools.diff import difference_lines, pieces
 from callgate.cli.tools.show import finding_lines
 from callgate.inspection import ToolFinding
-from callgate.pinning.diffing import difference
-from callgate.pinning.model import Listed, Pin
+from callgate.pinning.model import ListedTool, Pin
+from callgate.pinning.review.differences import difference
 from support.difflines import read_back, read_value
 from support.table import rows
 from support.toolroom import entry, sqlite
@@ -24,7 +24,7 @@ def compared(before, after):
         action="approve", server_id="s", lineage="l", server="s", tool="t", approval_hash="x",
         approved_at=1_794_000_000_000, approved_by="ann", raw=raw,
     )  # fmt: skip
-    return difference(approved, Listed("t", json.dumps(after).encode(), after))
+    return difference(approved, ListedTool("t", json.dumps(after).encode(), after))
 
 
 def printed(found, width=None):

@@ -8,10 +8,10 @@ import unicodedata
 import pytest
 
 from callgate.console.cards import key_of
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.service import Choice
 from support.browser import PATIENCE_MS, chromium
 from support.console import live_console
+from support.memory import MemoryPins
 from support.registry import requirement
 from support.reviewing import meet, pins_over, tool
 from support.table import rows

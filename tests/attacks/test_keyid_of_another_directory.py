@@ -3,11 +3,11 @@
 import pytest
 
 from callgate.agents.directories import Sources, StaticDirectory, directory_url
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Verified
 from callgate.agents.storage import Listed
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request
@@ -22,7 +22,7 @@ async def ground():
 
 async def verify(ground, directories, signer, **settings):
     plain = request()
-    verifier = Verifier(Settings(**settings), directories.key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(**settings), directories.key, MemoryAgents(), ground.clock)
     return await verifier.verify(adding(plain, signer.sign(plain)))
 
 

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
 from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
-from callgate.agents.memory import MemoryAgents
+from callgate.store.memory import MemoryAgents
 from support.callers import Gate, Issuer, compact
 
 

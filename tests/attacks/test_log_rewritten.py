@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 
-from callgate.audit import noted, verify
+from callgate.audit import note, verify
 from callgate.audit.seal import Sealer
 from callgate.audit.sequencer import Sequencer
 from callgate.errors import AuditError, KeyringError, Tampered
@@ -150,11 +150,11 @@ def test_an_earlier_state_put_back_verifies_by_itself_but_not_against_a_later_ch
 def test_an_earlier_state_put_back_is_seen_by_the_checkpoint_noted_beside_the_keys(put_back):
     log, witnessed = put_back
     origin = witnessed.splitlines()[0]
-    assert noted.get(log.keyring, origin) == witnessed
+    assert note.noted_checkpoint(log.keyring, origin) == witnessed
     fill(log, 20, first=500)
     log._sequencer.catch_up()
     with pytest.raises(Tampered, match="root"):
-        check(log, earlier=[noted.get(log.keyring, origin)])
+        check(log, earlier=[note.noted_checkpoint(log.keyring, origin)])
 
 
 def test_a_log_cut_and_signed_again_with_another_key(log, driver, tmp_path):

@@ -12,11 +12,11 @@ from callgate.approval.display import escape
 from callgate.cli import run
 from callgate.cli.common import open_log
 from callgate.store import SqlTrust, Store
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import DataLabel
 from support.agent_sessions import HANDLE, KEY, hold, step, trust_over, value, walk
 from support.browser import PATIENCE_MS, chromium
 from support.console import live_console
+from support.memory import MemoryTrust
 from support.table import rows
 
 HIDDEN = "\u202e\u2066\u200b\u200d\u00ad\ufeff\u2028\u0085\u061c\U000e0041\u3164\x7f\x1b\x00\ufe0f"

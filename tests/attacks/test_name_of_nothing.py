@@ -2,8 +2,8 @@
 
 import json
 
-from callgate.pinning.listing import Reader
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import PinningSettings
 from support.shifting import tool
 from support.table import rows
 from support.visitors import FEW_SERVED, over_ways
@@ -43,9 +43,9 @@ def test_it_is_neither_shown_nor_called(pinned, way):
 def test_half_a_character_as_the_name_of_a_member():
     """It has no canonical form, so no digest of the list could tell it from another."""
     entry = json.dumps(tool("read"))[:-1] + ',"\\ud800":1}'
-    assert Reader("somebody", Settings()).read(entry.encode()).problem != ""
+    assert EntryReader("somebody", PinningSettings()).read(entry.encode()).problem != ""
 
 
 @rows("name", ["naïve", "読む", "e\u0301te\u0301", "a b", "🙂", "읽기"])
 def test_a_name_in_any_script_is_a_name(name):
-    assert Reader("somebody", Settings()).read(json.dumps({"name": name}).encode()).problem == ""
+    assert EntryReader("somebody", PinningSettings()).read(json.dumps({"name": name}).encode()).problem == ""

@@ -7,9 +7,7 @@ import threading
 import pytest
 
 from callgate.agents.directories import Directories, Sources
-from callgate.agents.fetching import Caps, Fetcher
-from callgate.agents.reaching import FetchFailed
-from callgate.agents.resolving import MOST
+from callgate.agents.fetching import MOST, Caps, Fetcher, FetchFailed
 from support.loop_clock import advance
 
 STALLED = "stalled.example"

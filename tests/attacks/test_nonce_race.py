@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from callgate.agents.memory import MemoryAgents
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.rush import NOW, SCOPE, rush
 from support.stores import ready

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from callgate.errors import CallgateError, StoreError
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import PinningSettings
 from support.pinned_clients import (
     ALWAYS,
     FEW,
@@ -201,7 +201,7 @@ async def test_a_list_that_nobody_can_rely_on_opens_nothing(tmp_path, road, serv
     changes, wanted = LISTS[state]
     honest = {"tools": [tool("read"), tool("bad")], "endless": None, "asides": None, "errors": None}
     server.be(**honest | changes)
-    settings = Settings(recheck_seconds=0, list_tools=50, tool_bytes=8_192)
+    settings = PinningSettings(recheck_seconds=0, list_tools=50, tool_bytes=8_192)
     async with pinning(server, road.mode, pins, settings=settings) as client:
         assert await call(client, "read") in wanted
         refused = await reason(client.list_tools())

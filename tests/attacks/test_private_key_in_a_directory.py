@@ -7,12 +7,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from callgate.agents.directories import Sources
-from callgate.agents.jwks import key_set
-from callgate.agents.keys import public_jwk
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.keys import key_set, public_jwk
 from callgate.agents.storage import Listed
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.signed_requests import adding, private, request
 from support.table import rows
@@ -35,7 +34,7 @@ async def test_a_key_published_with_its_private_half_is_not_used(ground):
     shelf = MemoryAgents()
     directories = ground.directories(shelf=shelf)
     plain = request()
-    verifier = Verifier(Settings(), directories.key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(), directories.key, MemoryAgents(), ground.clock)
     with pytest.raises(Refused) as caught:
         await verifier.verify(adding(plain, exposed.sign(plain)))
     assert caught.value.reason is Reason.UNKNOWN_KEYID

@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from callgate.agents.acl import ToolLimit
 from callgate.agents.limits import MemoryLimiter, StoreLimiter
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, ToolPolicy
+from callgate.store.memory import MemoryAgents
 from support.callers import Agent, Clock, Gate, call
 from support.registry import requirement
 from support.table import rows

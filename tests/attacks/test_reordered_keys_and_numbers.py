@@ -5,8 +5,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.pinning.listing import Reader
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import PinningSettings
 from support.registry import requirement
 from support.shifting import tool
 from support.visitors import few_ways
@@ -80,7 +80,7 @@ schemas = st.recursive(
 )
 def test_no_spelling_changes_the_hash(schema, description, data):
     entry = {"name": "read", "description": description, "inputSchema": schema}
-    reader = Reader("server", Settings())
+    reader = EntryReader("server", PinningSettings())
     plain = reader.read(json.dumps(entry).encode())
     other = reader.read(spelt(entry, data.draw).encode())
     assert plain.problem == other.problem == ""

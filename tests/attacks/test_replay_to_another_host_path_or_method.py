@@ -2,15 +2,15 @@
 
 import pytest
 
-from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import AGENT, NOW, adding, change, private, refusal, request, sign, verify
 from support.table import rows
 
 BY = Signer(private(), AGENT, clock=lambda: NOW)
-KEY = Key.read(BY.jwk, AGENT)
+KEY = PublicKey.read(BY.jwk, AGENT)
 
 
 @pytest.fixture

@@ -1,8 +1,7 @@
 """A tool under a name that a person or a model takes for one of the gateway's own: by case, joints, or what is not seen."""
 
-from callgate.pinning.listing import Reader
-from callgate.pinning.model import PENDING_TOOL
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import PENDING_TOOL, PinningSettings
 from callgate.trust.released_results import RESULT_TOOL
 from support.shifting import tool
 from support.table import rows
@@ -29,13 +28,13 @@ SPELT = {
 
 @rows("own", [PENDING_TOOL, RESULT_TOOL])
 def test_both_of_the_gateways_own_are_kept(own):
-    read = Reader("somebody", Settings()).read(f'{{"name":"{own}"}}'.encode())
+    read = EntryReader("somebody", PinningSettings()).read(f'{{"name":"{own}"}}'.encode())
     assert read.problem == "its name is the gateway's own"
 
 
 @rows("name", ["callgate_pending2", "pending", "callgate_results", "gate_pending"])
 def test_another_name_is_another_name(name):
-    assert Reader("somebody", Settings()).read(f'{{"name":"{name}"}}'.encode()).problem == ""
+    assert EntryReader("somebody", PinningSettings()).read(f'{{"name":"{name}"}}'.encode()).problem == ""
 
 
 @over_ways(FEW[:2])

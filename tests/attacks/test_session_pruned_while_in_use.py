@@ -9,13 +9,13 @@ from callgate.errors import Refused
 from callgate.sdk.trust import TrustTracker
 from callgate.sdk.trust.results import ReadResult
 from callgate.store import SqlTrust, Store
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
 from callgate.trust.session_cache import TrustSessionCache
 from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
+from support.memory import MemoryTrust
 from support.remembering import label, reading
 from support.table import rows
 from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE

@@ -5,7 +5,7 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from callgate.agents.decision import is_identity
-from callgate.agents.directories import Identity
+from callgate.agents.directories import AgentIdentity
 from callgate.agents.model import IDENTITY_HEADERS
 from support.callers import Gate, call
 from support.registry import requirement
@@ -57,7 +57,7 @@ async def test_ours_cannot_be_dropped_on_the_way():
 async def test_a_name_breaks_no_line_and_begins_no_list(name):
     class Names:
         async def agent(self, verified):
-            return Identity(name)
+            return AgentIdentity(name)
 
     value = dict(await sent_on(Gate(directory=Names())))[b"callgate-agent"]
     assert value.isascii()

@@ -11,15 +11,15 @@ import pytest
 
 from callgate.errors import StoreUnavailable
 from callgate.store import SqlTrust, Store
-from callgate.store.trust_sessions import Ledger
-from callgate.store.trust_tables import _adding
-from callgate.trust.memory import MemoryTrust
+from callgate.store.trust import _adding
+from callgate.store.trust.sessions import SessionWriter
 from callgate.trust.model import SessionLabel, Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
 from callgate.trust.session_cache import TrustSessionCache
 from callgate.trust.session_keys import SessionName
 from callgate.trust.storage import NewStep
+from support.memory import MemoryTrust
 from support.remembering import label, reading
 from support.table import rows
 from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE
@@ -310,7 +310,7 @@ async def test_nor_for_the_second_of_two(store, tmp_path):
     )
     step = Step(0, NOW, "", "web", "read", "allow", label=STRANGE, memory=memory)
     with beside.writing() as conn:
-        Ledger(beside.backend).write(
+        SessionWriter(beside.backend).write(
             conn.connection.driver_connection, [_adding(NewStep(KEY, step, adds(STRANGE)), 100, LATER)]
         )
         await reads(ours, live, "all is well")

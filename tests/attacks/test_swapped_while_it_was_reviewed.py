@@ -13,11 +13,11 @@ import pytest
 
 from callgate.cli import run
 from callgate.errors import Reason, Refused
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.service import Choice, Pins
 from callgate.store import SqlPins
 from support.console import live_console
 from support.meeting import Meeting, entry
+from support.memory import MemoryPins
 from support.nursery import CALLGATE
 from support.reviewing import FILES_ID, NOTES_ID, meet, pins_over, tool
 from support.table import rows

@@ -5,9 +5,9 @@ import base64
 import pytest
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.keys import PublicKey
 from callgate.errors import Refused
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import public, refusal, replacing, request, sign, verify
 from support.table import rows
@@ -93,4 +93,4 @@ def test_keys_under_which_anything_verifies_are_no_keys():
     for point in (b"\x01" + bytes(31), bytes(32), b"\xec" + b"\xff" * 30 + b"\x7f", b"\x01" + bytes(30) + b"\x80"):
         x = base64.urlsafe_b64encode(point).rstrip(b"=").decode()
         with pytest.raises(Refused):
-            Key.read({"kty": "OKP", "crv": "Ed25519", "x": x})
+            PublicKey.read({"kty": "OKP", "crv": "Ed25519", "x": x})

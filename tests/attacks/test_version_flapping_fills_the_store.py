@@ -8,12 +8,10 @@ import pytest
 from sqlalchemy import func, select
 
 from callgate.pinning.identity import http_identity
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.model import Connected
+from callgate.pinning.listing import EntryReader, ToolListing, observed
+from callgate.pinning.model import Connected, PinningSettings
 from callgate.pinning.service import Choice, Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
-from callgate.pinning.storage import USUAL, Bounds
+from callgate.pinning.storage import USUAL, PinBounds
 from callgate.store import SqlPins, Store
 from callgate.store.schema import tool_text
 from support.stores import ready
@@ -41,7 +39,7 @@ def kept(shelf):
 class Flood:
     """How much there is room for, how large a list is, and how often another one comes."""
 
-    bounds: Bounds
+    bounds: PinBounds
     tools: int
     letters: int
     lists: int
@@ -49,17 +47,17 @@ class Flood:
 
 # As shipped, with lists as large as may be; and the same in small, where each list takes a third of the room.
 FULL = Flood(USUAL, tools=58, letters=63_000, lists=30)
-SMALL = Flood(Bounds(versions=5, lineage_bytes=128 * 1024), tools=10, letters=4_200, lists=8)
+SMALL = Flood(PinBounds(versions=5, lineage_bytes=128 * 1024), tools=10, letters=4_200, lists=8)
 floods = pytest.mark.parametrize("flood", [SMALL, pytest.param(FULL, marks=pytest.mark.verify)], ids=["small", "full"])
 
 
 async def meet(shelf, version, flood=SMALL, *, mark="", url="https://evil.example/mcp", name="evil"):
     who = http_identity(url, reported=f"evil {version}")
-    reader = Reader(who.server_id, Settings())
+    reader = EntryReader(who.server_id, PinningSettings())
     words = f"{version}{mark} " + "abcdef " * (flood.letters // 7)
     entries = [{"name": f"t{number}", "description": words, "inputSchema": {}} for number in range(flood.tools)]
-    listing = Listing(reader.read(json.dumps(one).encode()) for one in entries)
-    seen = sighting(who, listing, AT + version * 15_000, name=name)
+    listing = ToolListing(reader.read(json.dumps(one).encode()) for one in entries)
+    seen = observed(who, listing, AT + version * 15_000, name=name)
     await shelf.saw(seen.server, seen.tools, whole=seen.whole, bounds=flood.bounds)
     return who.server_id
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from callgate.agents.memory import MemoryAgents
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import NOW, Found, public, refusal, replacing, request, sign, verify
 from support.table import rows
@@ -86,7 +86,7 @@ async def test_a_directory_that_answers_slowly_buys_no_time():
             return await super().__call__(keyid, directory)
 
     shelf = MemoryAgents()
-    verifier = Verifier(Settings(), Slow(public()), shelf, lambda: now[0])
+    verifier = Verifier(VerifySettings(), Slow(public()), shelf, lambda: now[0])
     with pytest.raises(Refused) as caught:
         await verifier.verify(sign(request()))
     assert caught.value.reason is Reason.SIGNATURE_EXPIRED

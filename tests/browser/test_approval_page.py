@@ -2,9 +2,9 @@
 
 import pytest
 
-from callgate.pinning.memory import MemoryPins
 from callgate.trust import effects
 from callgate.trust.words import FOUND_WORDS, read_with
+from support.memory import MemoryPins
 from support.registry import requirement
 from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 from support.table import rows

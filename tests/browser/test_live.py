@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from callgate.pinning.memory import MemoryPins
 from support.browser import PATIENCE_MS
+from support.memory import MemoryPins
 from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

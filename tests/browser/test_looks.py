@@ -5,9 +5,8 @@ import base64
 import pytest
 
 from callgate.console.cards import key_of
-from callgate.pinning.memory import MemoryPins
-from callgate.trust.memory import MemoryTrust
 from support import agent_sessions
+from support.memory import MemoryPins, MemoryTrust
 from support.reviewing import furnish, pins_over
 from support.screenshots import take
 

@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from callgate.trust.memory import MemoryTrust
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, WARNING, furnish, hold, step, trust_over, value, walk
+from support.memory import MemoryTrust, witness
 from support.registry import requirement
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 async def watching(stage_of, extra=0):
     shelf = MemoryTrust()
     await furnish(shelf, extra=extra)
-    trust = trust_over(shelf, witness=lambda *told: told)
+    trust = trust_over(shelf, witness=witness)
     async with stage_of(trust=trust) as stage:
         await stage.signed_in()
         await stage.page.set_viewport_size({"width": 1400, "height": 1000})

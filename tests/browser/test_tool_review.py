@@ -4,8 +4,8 @@ import contextlib
 
 import pytest
 
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import State
+from support.memory import MemoryPins
 from support.registry import requirement
 from support.reviewing import FILES_ID, NOTES_ID, approve, meet, pins_over, tool
 

@@ -15,18 +15,17 @@ import atheris
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 with atheris.instrument_imports(include=["callgate.agents", "http_sf"]):
-    from callgate.agents.coverage import coverage
-    from callgate.agents.digest import check_digest
-    from callgate.agents.fields import advertised, inputs, line, signatures
-    from callgate.agents.keys import Key
+    from callgate.agents.fields import advertised, check_digest, inputs, line, signatures
+    from callgate.agents.keys import PublicKey
     from callgate.agents.signing import Signer
+    from callgate.agents.verifying import coverage
     from callgate.errors import Refused
     from support.signed_requests import AGENT, NOW, adding, change, private, request, verify
 
 _LOOP = asyncio.new_event_loop()
 _SIGNER = Signer(private(), AGENT, clock=lambda: NOW)
 SIGNED = adding(request(), _SIGNER.sign(request(), nonce="n", covered=["@method", "@target-uri", "host"]))
-KEY = Key.read(_SIGNER.jwk, AGENT)
+KEY = PublicKey.read(_SIGNER.jwk, AGENT)
 COVERED = (b"signature-input", b"signature", b"signature-agent", b"content-digest", b"host")
 READERS = (
     inputs,

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from webauthn import verify_authentication_response
 from webauthn.helpers.exceptions import WebAuthnException
 
-from callgate.approval.assertion import Malformed, NotVerified, check_assertion, read_assertion
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
+from callgate.approval.webauthn import MalformedResponse, NotVerified, check_assertion, read_assertion
 from support.ceremonies import ORIGIN, PARTY, Scene, authenticator, resigned
 from support.table import rows
 
@@ -55,7 +55,7 @@ def ours(response, credential):
     """None if it holds, else why not."""
     try:
         check_assertion(read_assertion(response), CHALLENGE, credential, PARTY)
-    except Malformed as error:
+    except MalformedResponse as error:
         text = str(error)
         return "too long or empty" if "length" in text else text
     except NotVerified as error:

@@ -11,13 +11,19 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from webauthn.helpers.known_root_certs import apple_webauthn_root_ca
 
-from callgate.approval import Policy, Unreadable, read_annotation
-from callgate.approval.assertion import Malformed, NotVerified
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval import ApprovalPolicy, UnreadableAnnotation, read_annotation
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.evidence import Evidence, read_evidence
-from callgate.approval.registration import Answer, Registered, check_registration, read_registration
 from callgate.approval.schema import check_arguments
 from callgate.approval.settings import Attestation
+from callgate.approval.webauthn import (
+    MalformedResponse,
+    NotVerified,
+    Registered,
+    RegistrationResponse,
+    check_registration,
+    read_registration,
+)
 from callgate.errors import APPROVAL, Reason, Refused
 from callgate.protocol import META
 from support.ceremonies import PARTY, Scene, authenticator, evidence
@@ -216,9 +222,9 @@ def test_a_registration_is_verified_or_not(case, policy):
     bent = answer | {"response": answer["response"] | {"attestationObject": to_base64url(raw)}}
     try:
         read = read_registration(bent)
-        assert isinstance(read, Answer)
+        assert isinstance(read, RegistrationResponse)
         found = check_registration(read, CHALLENGE, PARTY, policy)
-    except (Malformed, NotVerified) as error:
+    except (MalformedResponse, NotVerified) as error:
         event(str(error))
     else:
         event("holds")
@@ -264,9 +270,9 @@ def test_an_enrolment_ends_with_a_listed_reason(answer):
 def test_a_mark_is_read_or_closes_the_tool(mark):
     try:
         found = read_annotation({"name": "t", "_meta": {META: mark}})
-    except Unreadable:
+    except UnreadableAnnotation:
         return
-    assert isinstance(found, Policy)
+    assert isinstance(found, ApprovalPolicy)
     assert mark["required"] == "verified"
 
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from callgate.cli.printing import fold_lines
 from callgate.cli.tools.diff import edit_lines, pieces
-from callgate.pinning.diffing import schema_edits
-from callgate.pinning.views import Difference, Piece
-from callgate.pinning.words import pieces as compared
+from callgate.pinning.review.differences import pieces as compared
+from callgate.pinning.review.differences import schema_edits
+from callgate.pinning.review.views import Piece, TextDifference
 from support.difflines import read_back, read_value
 
 TRICKY = "[]{}+-+-[]{} \n·↵\\u07bd\u0301\u202e\uff0b\uff5b\U000e0041ab"
@@ -63,7 +63,7 @@ values = st.recursive(
 @given(values, values)
 def test_values_of_schemas_read_back(before, after):
     edits = schema_edits(before, after)
-    printed = [text.plain for text in fold_lines(edit_lines(Difference(schema=edits)), None)]
+    printed = [text.plain for text in fold_lines(edit_lines(TextDifference(schema=edits)), None)]
     lines = [line.strip() for line in printed if line.startswith((" " * 12 + "[-", " " * 12 + "{+"))]
     wanted = [value for edit in edits for value in (edit.before, edit.after) if value]
     assert [json.loads(read_value(line)) for line in lines] == [json.loads(value) for value in wanted]

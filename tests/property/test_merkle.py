@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from callgate.audit import merkle
-from callgate.audit.tiles import Tiles, levels, width
+from callgate.audit.proofs import Tiles, levels, width
 from support.table import rows
 
 LEAVES = [hashlib.sha256(b"\x00" + b"record %d" % number).digest() for number in range(70_000)]

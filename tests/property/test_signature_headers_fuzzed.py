@@ -7,9 +7,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from callgate.agents.digest import check_digest
-from callgate.agents.fields import advertised, inputs, line, signatures
-from callgate.agents.keys import Key
+from callgate.agents.fields import advertised, check_digest, inputs, line, signatures
+from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
 from callgate.errors import Reason, Refused
 from support.registry import requirement
@@ -23,7 +22,7 @@ SIGNED = adding(
         covered=["@method", "@target-uri", '"@query-param";name="a"', "host", "content-type"],
     ),
 )
-KEY = Key.read(Signer(private(), AGENT).jwk, AGENT)
+KEY = PublicKey.read(Signer(private(), AGENT).jwk, AGENT)
 FIELDS = ("signature-input", "signature", "signature-agent")
 
 # Pieces that readers of these headers trip over, put together at random, beside plain noise.

@@ -12,7 +12,7 @@ from http_message_signatures.resolvers import MappingKeyResolver
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from callgate.agents.keys import Key
+from callgate.agents.keys import PublicKey
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
 from support.registry import requirement
@@ -92,7 +92,7 @@ def test_what_we_sign_the_other_library_verifies(kind, case, nonce):
     assert (result.label, result.nonce, result.body) == (label, nonce, signed.body)
     assert len(result.covered_components) == len(covered) + 3
     # And we verify it ourselves.
-    got = asyncio.run(verify(adding(signed, headers), keys=[Key.read(by.jwk, AGENT)], now=time.time()))
+    got = asyncio.run(verify(adding(signed, headers), keys=[PublicKey.read(by.jwk, AGENT)], now=time.time()))
     assert (got.label, got.nonce, got.digest_verified) == (label, nonce, True)
 
 
@@ -119,7 +119,7 @@ def test_what_the_other_library_signs_we_verify(kind, case, nonce, named):
         body=signed.body,
     )
     added = {name: value for name, value in message.headers.items() if not name.startswith("x-")}
-    found = Found(Key.read(by.jwk, AGENT))
+    found = Found(PublicKey.read(by.jwk, AGENT))
     got = asyncio.run(verify(adding(signed, added), lookup=found, now=time.time()))
     assert (got.label, got.nonce, got.others) == (label, nonce, {})
     assert got.digest_verified is (b"content-digest" in dict(adding(signed, added).headers))

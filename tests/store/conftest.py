@@ -5,11 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from callgate.agents.memory import MemoryAgents
-from callgate.approval.memory import MemoryShelf
-from callgate.pinning.memory import MemoryPins
-from callgate.store import SqlAgents, SqlPins, SqlShelf, SqlTrust, Store
-from callgate.trust.memory import MemoryTrust
+from callgate.store import MemoryStore, SqlAgents, SqlApprovals, SqlPins, SqlTrust, Store
+from callgate.store.memory import MemoryAgents
 from support.pins import Shelved
 from support.postgres import standing
 from support.shelves import Kept
@@ -35,9 +32,9 @@ def url(request, tmp_path):
 
 @asynccontextmanager
 async def kind_of(request, tmp_path):
-    """The store of this kind and where it is; nothing where the shelf is to be in memory."""
+    """The store of this kind and where it is; nowhere if it is in memory."""
     if request.param == "memory":
-        yield None, ""
+        yield MemoryStore(), ""
         return
     with ready(request.param, tmp_path) as url:
         async with opened(url) as store:
@@ -77,7 +74,7 @@ async def rows_of(request, tmp_path):
 async def kept(request, tmp_path):
     """A shelf of verified approval."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Kept(SqlShelf(store), store, url) if store else Kept(MemoryShelf())
+        yield Kept(SqlApprovals(store), store, url)
 
 
 @pytest.fixture
@@ -89,7 +86,7 @@ def shelf(kept):
 async def pinned(request, tmp_path):
     """A shelf of tool pinning."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Shelved(SqlPins(store), store, url) if store else Shelved(MemoryPins())
+        yield Shelved(SqlPins(store), store, url)
 
 
 @pytest.fixture
@@ -101,14 +98,14 @@ def pins(pinned):
 async def trust(request, tmp_path):
     """A shelf of trust: it has a connection of its own, which ends with the store."""
     async with kind_of(request, tmp_path) as (store, _):
-        yield SqlTrust(store) if store else MemoryTrust()
+        yield SqlTrust(store)
 
 
 @on_all
 async def agents(request, tmp_path):
     """A shelf of agents."""
     async with rows_of(request, tmp_path) as (store, _):
-        yield SqlAgents(store) if store else MemoryAgents()
+        yield MemoryAgents() if request.param == "memory" else SqlAgents(store)
 
 
 # -- shelves that other processes share ------------------------------------------------------------------------------
@@ -118,7 +115,7 @@ async def agents(request, tmp_path):
 async def stored(request, tmp_path):
     """A shelf of verified approval."""
     async with rows_of(request, tmp_path) as (store, url):
-        yield Kept(SqlShelf(store), store, url)
+        yield Kept(SqlApprovals(store), store, url)
 
 
 @on_both

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select, text
 
-from callgate.agents import keeping
-from callgate.agents.buckets import FAR_MS, Buckets, asked
-from callgate.agents.memory import MemoryAgents
+from callgate.agents import storage
+from callgate.agents.limits import FAR_MS, Buckets, asked
 from callgate.agents.storage import Take
 from callgate.errors import ConfigError
-from callgate.store.agent_schema import agent_budget
+from callgate.store.memory import MemoryAgents
+from callgate.store.schema import agent_budget
 from support.registry import requirement
 from support.rush import NOW, rush
 from support.table import rows
@@ -120,7 +120,7 @@ async def test_full_buckets_leave_the_table(shared_agents):
 
 
 async def test_too_many_buckets_push_out_those_with_least_to_remember(agents, monkeypatch):
-    monkeypatch.setattr(keeping, "BUDGETS", 10)
+    monkeypatch.setattr(storage, "BUDGETS", 10)
     if isinstance(agents, MemoryAgents):
         agents = MemoryAgents(budgets=10)
     for _ in range(50):
@@ -188,3 +188,14 @@ def test_it_is_a_token_bucket(steps, burst, per_ms):
         assert budget.ok == (tokens > cost)
         tokens -= cost * budget.ok
         assert budget.left == pytest.approx(tokens, abs=0.01 + per_ms)
+
+
+async def test_in_memory_nonces_and_buckets_are_both_swept_where_each_call_uses_both():
+    shelf = MemoryAgents(budgets=100)
+    for number in range(2000):
+        now = NOW + number * 1000
+        await shelf.spend(f"bucket {number}", 1, 1e-9, 1, now)
+        assert await shelf.take_nonce("scope", f"{number}", now + 1000, now)
+    assert len(shelf._nonces) <= 1000
+    with shelf._store.reading() as conn:
+        assert conn.exec_driver_sql("SELECT count(*) FROM agent_budget").scalar_one() <= 100 + 500

@@ -6,12 +6,12 @@ from threading import Event
 import pytest
 from msgspec.structs import replace
 
-from callgate.agents import keeping
-from callgate.agents.memory import MemoryAgents
+from callgate.agents import storage
 from callgate.agents.model import ApiKey
 from callgate.agents.storage import Fetched, Listed
 from callgate.errors import Refused
 from callgate.store import SqlAgents, Store
+from callgate.store.memory import MemoryAgents
 from support.rush import NOW
 from support.stores import opened
 from support.table import rows
@@ -78,7 +78,7 @@ async def test_a_key_that_is_none_is_refused(agents, change):
 
 
 async def test_keys_are_bounded_and_the_longest_revoked_make_room(agents, monkeypatch):
-    monkeypatch.setattr(keeping, "KEYS", 3)
+    monkeypatch.setattr(storage, "KEYS", 3)
     for number in range(3):
         await agents.add_key(replace(KEY, id=f"k{number}"))
     await refused(agents.add_key(replace(KEY, id="k3")), "3 keys already")
@@ -123,7 +123,7 @@ async def test_an_agent_that_is_none_is_refused(agents, change):
 
 
 async def test_agents_are_bounded(agents, monkeypatch):
-    monkeypatch.setattr(keeping, "AGENTS", 2)
+    monkeypatch.setattr(storage, "AGENTS", 2)
     await agents.add_agent(AGENT)
     await agents.add_agent(replace(AGENT, thumbprint="2"))
     await refused(agents.add_agent(replace(AGENT, thumbprint="3")), "2 agents already")
@@ -196,7 +196,7 @@ async def test_the_version_grows_with_what_others_have_to_notice_and_nothing_els
 
 
 async def test_directories_are_bounded_and_the_least_useful_go(agents, monkeypatch):
-    monkeypatch.setattr(keeping, "DIRECTORIES", 3)
+    monkeypatch.setattr(storage, "DIRECTORIES", 3)
     good = [replace(PAGE, url=f"https://{number}.example", fetched_at=NOW + number) for number in range(3)]
     for one in good:
         await agents.keep_directory(one)
@@ -208,7 +208,7 @@ async def test_directories_are_bounded_and_the_least_useful_go(agents, monkeypat
     assert await agents.directory("https://flood-8.example") is None
 
 
-@rows("change", [{"url": ""}, {"url": "x" * 3000}, {"body": b"x" * (keeping.DIRECTORY_BYTES + 1)}])
+@rows("change", [{"url": ""}, {"url": "x" * 3000}, {"body": b"x" * (storage.DIRECTORY_BYTES + 1)}])
 async def test_a_directory_that_is_too_large_is_refused(agents, change):
     with pytest.raises(Refused):
         await agents.keep_directory(replace(PAGE, **change))

@@ -1,15 +1,17 @@
 """A nonce is used once: for as long as its signature could be accepted, whatever was sent as one."""
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import func, select
 
-from callgate.agents import keeping
-from callgate.agents.memory import MemoryAgents, MemoryNonces
+from callgate.agents import storage
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.store import SqlAgents, SqlTrust, Store
-from callgate.store.agent_schema import agent_nonce
+from callgate.store.memory import MemoryAgents
+from callgate.store.schema import agent_nonce
 from support.pins import witness
 from support.registry import requirement
 from support.rush import NOW, SCOPE
@@ -38,9 +40,9 @@ async def test_it_is_known_for_as_long_as_the_caller_says(agents, lifetime):
 @requirement("WB-087")
 async def test_a_clock_that_is_ahead_sweeps_nothing_others_still_need(agents):
     await agents.take_nonce(SCOPE, "n", NOW + 1000, NOW)
-    await agents.prune(NOW + 1000 + keeping.GRACE_MS)
+    await agents.prune(NOW + 1000 + storage.GRACE_MS)
     assert not await agents.take_nonce(SCOPE, "n", NOW + 1000, NOW + 1000)
-    assert await agents.prune(NOW + 1001 + keeping.GRACE_MS) == 1
+    assert await agents.prune(NOW + 1001 + storage.GRACE_MS) == 1
 
 
 async def test_one_whose_time_is_over_is_not_new(agents):
@@ -80,7 +82,7 @@ async def test_equal_ones_in_one_batch_are_one(agents):
 
 async def test_what_ran_out_leaves_the_table_while_others_are_taken(shared_agents):
     shelf, _ = shared_agents
-    later = NOW + keeping.GRACE_MS + 2
+    later = NOW + storage.GRACE_MS + 2
     await asyncio.gather(*(shelf.take_nonce(SCOPE, f"old {number}", NOW, NOW) for number in range(1700)))
     assert counted(shelf) == 1700
     *told, gone = await asyncio.gather(
@@ -130,11 +132,34 @@ async def test_batches_that_do_several_things_never_wait_in_a_circle(url):
 
 
 async def test_memory_is_swept_as_it_is_used():
-    nonces = MemoryNonces()
+    shelf = MemoryAgents()
     for number in range(5000):
         now = NOW + number * 1000
-        assert nonces.take(SCOPE, f"{number}", now + 1000, now)
-    assert len(nonces) < 1000
+        assert await shelf.take_nonce(SCOPE, f"{number}", now + 1000, now)
+    assert len(shelf._nonces) < 1000
+    assert len(shelf._nonces._ends) < 1000
+
+
+async def test_memory_knows_one_that_was_taken_again_after_its_time_until_its_new_end():
+    shelf = MemoryAgents()
+    assert await shelf.take_nonce(SCOPE, "n", NOW, NOW)
+    assert await shelf.take_nonce(SCOPE, "n", NOW + storage.GRACE_MS + 10, NOW + 1)
+    # The end of the first time is swept here, and the second holds.
+    assert not await shelf.take_nonce(SCOPE, "n", NOW + 10**7, NOW + storage.GRACE_MS + 5)
+    assert len(shelf._nonces) == 1
+    assert await shelf.prune(NOW + 10**7) == 1
+
+
+def test_memory_gives_a_nonce_to_one_of_many_threads():
+    shelf, start = MemoryAgents(), threading.Barrier(8)
+
+    def take(_):
+        start.wait()
+        return [asyncio.run(shelf.take_nonce(SCOPE, f"{number}", NOW + 1000, NOW)) for number in range(50)]
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(take, range(8)))
+    assert [sum(took) for took in zip(*told, strict=True)] == [1] * 50
 
 
 async def test_memory_that_is_full_lets_nobody_in():
@@ -145,4 +170,4 @@ async def test_memory_that_is_full_lets_nobody_in():
         await shelf.take_nonce(SCOPE, "one more", NOW + 1000, NOW)
     assert refused.value.reason is Reason.OVERLOADED
     assert not await shelf.take_nonce(SCOPE, "0", NOW + 1000, NOW)
-    assert await shelf.take_nonce(SCOPE, "one more", NOW + 10**7, NOW + 1001 + keeping.GRACE_MS)
+    assert await shelf.take_nonce(SCOPE, "one more", NOW + 10**7, NOW + 1001 + storage.GRACE_MS)

@@ -6,10 +6,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from callgate.agents.keys import Key
+from callgate.agents.keys import PublicKey
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
 from callgate.store import SqlAgents, Store
 from support.racing import started
@@ -26,8 +26,8 @@ class Office:
     def __init__(self, stores, window):
         self.now = NOW / 1000
         self.signer = Signer(Ed25519PrivateKey.generate(), clock=lambda: self.now)
-        key = Key.read(self.signer.jwk)
-        settings = Settings(max_window=window)
+        key = PublicKey.read(self.signer.jwk)
+        settings = VerifySettings(max_window=window)
 
         async def lookup(keyid, _directory):
             return key if keyid == key.thumbprint else None

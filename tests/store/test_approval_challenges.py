@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import text
 
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.errors import Reason, Refused, Spent
 from support.registry import requirement
 from support.shelves import (
@@ -141,7 +141,7 @@ async def limited(shelf, new, bounds):
 
 
 async def test_one_person_has_so_many_open_and_no_more(shelf):
-    bounds = Bounds(per_user=3)
+    bounds = ApprovalBounds(per_user=3)
     for number in range(3):
         await shelf.add_challenge(challenge(number), bounds)
     await limited(shelf, challenge(3), bounds)
@@ -153,13 +153,13 @@ async def test_bounds_that_differ_from_call_to_call_are_each_kept(shelf):
     for number in range(10):
         await shelf.add_challenge(challenge(number), BOUNDS)
     for most in (3, 6, 10, 2):
-        await limited(shelf, challenge(f"beyond {most}"), Bounds(per_user=most))
-    await shelf.add_challenge(challenge("within"), Bounds(per_user=11))
-    await limited(shelf, challenge("beyond"), Bounds(per_user=11))
+        await limited(shelf, challenge(f"beyond {most}"), ApprovalBounds(per_user=most))
+    await shelf.add_challenge(challenge("within"), ApprovalBounds(per_user=11))
+    await limited(shelf, challenge("beyond"), ApprovalBounds(per_user=11))
 
 
 async def test_all_together_have_so_many_open_and_no_more(shelf):
-    bounds = Bounds(in_all=30)
+    bounds = ApprovalBounds(in_all=30)
     for number in range(30):
         await shelf.add_challenge(challenge(number, user=f"user-{number % 15}"), bounds)
     for number in range(30, 33):
@@ -167,7 +167,7 @@ async def test_all_together_have_so_many_open_and_no_more(shelf):
 
 
 async def test_what_is_consumed_or_expired_is_open_no_more(issued):
-    shelf, bounds = issued.shelf, Bounds(per_user=2)
+    shelf, bounds = issued.shelf, ApprovalBounds(per_user=2)
     await shelf.add_challenge(challenge(2, expires_at=NOW + 2 * MINUTE), bounds)
     await limited(shelf, challenge(3), bounds)
     await shelf.use(use(1, 9))
@@ -178,7 +178,7 @@ async def test_what_is_consumed_or_expired_is_open_no_more(issued):
 
 async def test_a_bound_is_kept_through_coming_and_going(kept):
     """Counted every time it would be plain; the shelf counts only now and then."""
-    shelf, bounds, number = kept.shelf, Bounds(per_user=4, in_all=7), 0
+    shelf, bounds, number = kept.shelf, ApprovalBounds(per_user=4, in_all=7), 0
     await enrol(shelf, credential())
     open_now = []
     for step in range(60):
@@ -248,7 +248,7 @@ OLD = "SELECT count(*) FROM challenge WHERE id LIKE 'challenge-%'"
 
 async def test_old_challenges_go_a_number_at_a_time(kept):
     shelf = kept.shelf
-    many = Bounds(per_user=10**6, in_all=10**6)
+    many = ApprovalBounds(per_user=10**6, in_all=10**6)
     await asyncio.gather(*(shelf.add_challenge(challenge(number), many) for number in range(450)))
     later = NOW + 60 * MINUTE
 

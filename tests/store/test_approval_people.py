@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.errors import Reason, Refused
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.registry import requirement
 from support.shelves import (
     BOUNDS,
@@ -117,9 +117,9 @@ async def test_a_passkey_is_there_whole_after_a_restart(url):
     ]
     async with opened(url) as store:
         for one in whole:
-            await enrol(SqlShelf(store), one)
+            await enrol(SqlApprovals(store), one)
     async with opened(url) as again:
-        assert [await SqlShelf(again).credential(one.id) for one in whole] == whole
+        assert [await SqlApprovals(again).credential(one.id) for one in whole] == whole
 
 
 async def test_passkeys_come_oldest_first_and_revoked_ones_only_if_asked_for(shelf):
@@ -232,7 +232,7 @@ async def test_of_two_who_begin_without_a_ticket_one_enrols(shelf):
 
 async def test_registrations_under_way_are_bounded_and_the_ticket_stays(shelf):
     await shelf.add_user(user())
-    bounds = Bounds(registrations_per_user=2)
+    bounds = ApprovalBounds(registrations_per_user=2)
     for number in range(3):
         await shelf.add_ticket(ticket(f"{number}"))
     for number in range(2):
@@ -248,7 +248,7 @@ async def test_registrations_under_way_are_bounded_and_the_ticket_stays(shelf):
 
 
 async def test_passkeys_are_bounded_and_revoked_ones_do_not_count(shelf):
-    bounds = Bounds(credentials_per_user=2)
+    bounds = ApprovalBounds(credentials_per_user=2)
     await enrol(shelf, credential("one"))
     await enrol(shelf, credential("two"))
     await shelf.add_ticket(ticket())
@@ -420,7 +420,7 @@ async def test_expired_sessions_are_forgotten_when_one_is_added(shelf):
 async def test_the_deployment_keeps_its_first_identity(kept):
     assert await kept.shelf.identity("first") == "first"
     assert await kept.shelf.identity("second") == "first"
-    if kept.store is not None:
+    if kept.url:
         other = Store.open(kept.url)
-        assert await SqlShelf(other).identity("third") == "first"
+        assert await SqlApprovals(other).identity("third") == "first"
         await other.close()

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from callgate.approval.model import GrantUse
-from callgate.approval.storage import Bounds
+from callgate.approval.storage import ApprovalBounds
 from callgate.errors import Reason, Refused, Spent
 from callgate.store import Store
 from support.shelves import (
@@ -108,7 +108,7 @@ async def test_a_refused_or_expired_request_is_open_no_more(waiting):
 
 
 async def test_one_person_has_so_many_waiting_and_no_more(kept):
-    shelf, bounds = kept.shelf, Bounds(requests_per_user=2)
+    shelf, bounds = kept.shelf, ApprovalBounds(requests_per_user=2)
     for number in (1, 2):
         await shelf.open_request(request(number, tool=f"tool-{number}"), bounds)
     third = request(3, tool="tool-3")

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.errors import Reason, Refused
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.shelves import BOUNDS, NOW, challenge, credential, enrol, request, session, use, user, witness
 
 
@@ -75,7 +75,7 @@ async def test_two_operators_who_demote_each_other_at_once(url):
     """By two gateways on one store: one of them is too late."""
     stores = [Store.open(url, busy_seconds=30) for _ in range(2)]
     try:
-        shelves = [SqlShelf(store) for store in stores]
+        shelves = [SqlApprovals(store) for store in stores]
         await add(shelves[0], ada="operator", bob="operator")
         for _ in range(8):
             ends = await asyncio.gather(

@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from callgate.errors import StoreTooOld
-from callgate.store import SqlShelf, Store, migrate
+from callgate.store import SqlApprovals, Store, migrate
 from callgate.store.schema import HEAD, metadata
 from support.shelves import BOUNDS, challenge, credential, enrol, use, witness
 
@@ -50,7 +50,7 @@ async def test_a_store_with_records_is_upgraded_whole(url):
         assert conn.execute(text("SELECT * FROM audit_leaf")).all() == [(0, 1)]
         assert conn.execute(text("SELECT * FROM control")).all() == [("block_all", "on", 1, "me", "why")]
         assert set(inspect(conn).get_table_names()) == {*metadata.tables, "alembic_version"}
-    shelf = SqlShelf(store)
+    shelf = SqlApprovals(store)
     await enrol(shelf, credential())
     await shelf.add_challenge(challenge(), BOUNDS)
     await shelf.use(use(), witness("after"))

@@ -4,9 +4,10 @@ import msgspec
 import pytest
 from sqlalchemy import func, select
 
-from callgate.audit import Arguments, note, proofs, reading, receipt, retention, verify
-from callgate.audit.reading import Filter
-from callgate.audit.sequencer import Sequencer, Step
+from callgate.audit import Arguments, note, proofs, reading, receipt, verify
+from callgate.audit import log as retention
+from callgate.audit.sequencer import Sequencer, SequencerStep
+from callgate.audit.storage import Filter
 from callgate.errors import AuditError, Reason, Refused, Tampered
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record
 from support.auditing import START, decision, fill, open_log, outcome
@@ -111,7 +112,7 @@ def test_a_gateway_ends_although_the_head_is_another_one_at_each_look(log, monke
     fill(log, 3)
     looks = []
     sequencer = Sequencer(log.store, log.keyring)
-    monkeypatch.setattr(sequencer, "_integrate", lambda *_, **__: looks.append(1) or Step(0, more=True))
+    monkeypatch.setattr(sequencer, "_integrate", lambda *_, **__: looks.append(1) or SequencerStep(0, more=True))
     sequencer.close()
     assert 1 < len(looks) < 1_000
 

@@ -3,9 +3,9 @@
 import pytest
 
 from callgate.audit import reading
-from callgate.audit.searching import Search, search
+from callgate.audit.reading import Search, search
 from callgate.audit.storage import Counted, Filter
-from callgate.store.approval_counts import asked_by_hour
+from callgate.store.approval import asked_by_hour
 from support.auditing import START, decision, open_log, outcome
 from support.table import rows
 

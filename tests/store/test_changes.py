@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from callgate.store import SqlAgents, SqlTrust, Store, changes
-from callgate.store.changes import Changes
+from callgate.store.changes import WalChanges
 from callgate.trust.model import SessionLabel
 from support.shelves import witness
 from support.trusts import KEY, NOW, add
@@ -50,7 +50,7 @@ def ours(place):
 
 @pytest.fixture
 def looking(place, ours):
-    changes = Changes(place)
+    changes = WalChanges(place)
     changes.open()
     yield changes
     changes.close()
@@ -201,7 +201,7 @@ def test_while_nobody_knows_who_commits_there_is_no_mark(place, ours, looking):
 
 def test_an_index_that_cannot_be_read_gives_no_mark(place, monkeypatch):
     whole = struct.pack("=I4xI36xI4xI", 3_007_000, 7, 3_007_000, 7).ljust(96, b"\0")
-    looking = Changes(place)
+    looking = WalChanges(place)
     for raw, mark in [
         (whole, 7),
         (bytes(96), None),
@@ -216,14 +216,14 @@ def test_an_index_that_cannot_be_read_gives_no_mark(place, monkeypatch):
 
 
 def test_no_store_and_no_index_is_no_error(tmp_path):
-    looking = Changes(tmp_path / "none.db")
+    looking = WalChanges(tmp_path / "none.db")
     looking.open()
     assert looking.others() is None
     # A file that is not in WAL mode has no index.
     plain = sqlite3.connect(tmp_path / "plain.db")
     plain.execute("CREATE TABLE t (x)")
     plain.close()
-    looking = Changes(tmp_path / "plain.db")
+    looking = WalChanges(tmp_path / "plain.db")
     looking.open()
     assert looking.others() is None
     assert not (tmp_path / "plain.db-shm").exists()
@@ -236,7 +236,7 @@ def test_looking_lets_no_lock_go(place):
     ours.execute("CREATE TABLE t (x)")
     ours.execute("BEGIN IMMEDIATE")
     for _ in range(3):
-        looking = Changes(place)
+        looking = WalChanges(place)
         looking.open()
         assert looking.others() is not None
         looking.close()
@@ -253,7 +253,7 @@ def test_descriptors_of_stores_that_are_gone_are_let_go(tmp_path):
         ours = sqlite3.connect(place, isolation_level=None)
         ours.execute("PRAGMA journal_mode=WAL")
         ours.execute("CREATE TABLE t (x)")
-        looking = Changes(place)
+        looking = WalChanges(place)
         looking.open()
         assert looking.others() is not None
         looking.close()
@@ -275,7 +275,7 @@ def test_a_file_that_is_no_index_is_left_open_and_not_believed(tmp_path, monkeyp
 
     real = mmap.mmap
     monkeypatch.setattr(changes.mmap, "mmap", lambda at, *given, **more: refuse() if at >= 0 else real(at, *given))
-    looking = Changes(place)
+    looking = WalChanges(place)
     looking.open()
     assert looking.others() is None
     ours.close()
@@ -290,7 +290,7 @@ def test_a_store_behind_a_link_is_looked_at_where_it_is(tmp_path):
     ours.execute("CREATE TABLE t (x)")
     link.symlink_to(place)
     link.with_name("store.db-shm").write_bytes(header(7))
-    looking = Changes(link)
+    looking = WalChanges(link)
     looking.open()
     mark = looking.others()
     assert elsewhere(place, "INSERT INTO t VALUES (1)").returncode == 0
@@ -303,7 +303,7 @@ def test_an_index_that_does_not_count_our_own_is_not_believed(place, tmp_path):
     ours = sqlite3.connect(place, isolation_level=None)
     ours.execute("PRAGMA journal_mode=WAL")
     ours.execute("CREATE TABLE t (x)")
-    looking = Changes(place)
+    looking = WalChanges(place)
     looking.open()
     stale = tmp_path / "stale"
     stale.write_bytes(header(7))
@@ -327,7 +327,7 @@ def test_looking_again_and_again_takes_no_more_descriptors(place):
     ours.execute("CREATE TABLE t (x)")
     known = len(changes._opened)
     for _ in range(20):
-        looking = Changes(place)
+        looking = WalChanges(place)
         looking.open()
         assert looking.others() is not None
         looking.close()
@@ -341,7 +341,7 @@ def test_an_index_without_a_name_is_looked_at_for_as_long_as_somebody_wants(plac
     for one in (first, second):
         one.execute("PRAGMA journal_mode=WAL")
         one.execute("CREATE TABLE t (x)")
-    looking, other = Changes(place), Changes(tmp_path / "b")
+    looking, other = WalChanges(place), WalChanges(tmp_path / "b")
     looking.open()
     mark = looking.others()
     place.with_name("store.db-shm").unlink()
@@ -356,7 +356,7 @@ def test_an_index_without_a_name_is_looked_at_for_as_long_as_somebody_wants(plac
 
 
 def test_an_index_made_anew_while_our_writer_has_the_lock_is_noticed(place, monkeypatch):
-    looking = Changes(place)
+    looking = WalChanges(place)
     monkeypatch.setattr(looking, "_index", header(10))
     mark = looking.others()
     monkeypatch.setattr(looking, "_index", header(3))
@@ -371,10 +371,10 @@ def test_an_index_made_anew_while_our_writer_has_the_lock_is_noticed(place, monk
 _ENDS = """
 import os, sqlite3, sys
 from pathlib import Path
-from callgate.store.changes import Changes
+from callgate.store.changes import WalChanges
 place = Path(sys.argv[1])
 sys.ours = ours = sqlite3.connect(place, isolation_level=None)
-looking = Changes(place)
+looking = WalChanges(place)
 looking.open()
 assert looking.others() is not None
 ours.execute("BEGIN IMMEDIATE")
@@ -389,7 +389,7 @@ class Last:
         self.leave(10 if self.wait(child, 0)[1] else 20)
 # What is there is let go of last of all, and of it what begins so comes first.
 sys._last = Last([sys.executable, "-c", script, str(place)])
-del looking, Changes
+del looking, WalChanges
 """
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from callgate.audit import reading
-from callgate.audit.reading import Filter
+from callgate.audit.storage import Filter
 from callgate.config import Config
 from support.auditing import START, decision, open_log, outcome
 from support.registry import requirement

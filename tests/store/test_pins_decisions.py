@@ -5,10 +5,9 @@ from msgspec.structs import replace
 from sqlalchemy import insert, text
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import entry_digest
-from callgate.pinning.keeping import Reviewed
-from callgate.pinning.storage import Head, Sealed, Wanted
+from callgate.pinning.storage import ChainHead, ExpectedTool, ReviewedTool, Sealed
 from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
 from support.pins import NOW, SERVER, decide, keys, pin, read, server, tool, unfit, wanted, witness
@@ -78,15 +77,15 @@ async def test_the_whole_entry_that_was_reviewed_must_still_be_the_newest(pinned
     pins = pinned.shelf
     shown = tool(title="Delete everything", annotations={"destructiveHint": True})
     swapped = tool(title="Read")
-    asked = Reviewed(SERVER, "read", shown.approval_hash, entry_digest(shown.approval_hash, shown.beside))
+    asked = ReviewedTool(SERVER, "read", shown.approval_hash, entry_digest(shown.approval_hash, shown.beside))
     assert shown.approval_hash == swapped.approval_hash
     for met, reason in ((swapped, Reason.TOOL_CHANGED), (tool(), Reason.TOOL_CHANGED), (shown, None)):
         await pins.saw(server(), [met], whole=True)
         if reason is None:
-            await pins.decide([asked], Book(keys).link([pin(shown)]))
+            await pins.decide([asked], DecisionChain(keys).link([pin(shown)]))
             break
         with pytest.raises(Refused) as refused:
-            await pins.decide([asked], Book(keys).link([pin(shown)]), [witness("never")])
+            await pins.decide([asked], DecisionChain(keys).link([pin(shown)]), [witness("never")])
         assert refused.value.reason is reason
         assert refused.value.data["reviewed"] == asked.entry
         assert await pins.since() == (None, [])
@@ -122,10 +121,10 @@ async def test_an_older_text_that_is_still_kept_cannot_be_approved(pins, met):
     assert refused.value.reason is Reason.TOOL_CHANGED
 
 
-@rows("unknown", [Wanted(SERVER, "never", ""), Wanted("npm:other@1", "read", ""), Wanted("", "", "")])
+@rows("unknown", [ExpectedTool(SERVER, "never", ""), ExpectedTool("npm:other@1", "read", ""), ExpectedTool("", "", "")])
 async def test_a_tool_that_was_never_met_cannot_be_decided_on(pins, met, unknown):
     with pytest.raises(Refused) as refused:
-        await pins.decide([wanted(met[0]), unknown], Book(keys).link([pin(met[0])]))
+        await pins.decide([wanted(met[0]), unknown], DecisionChain(keys).link([pin(met[0])]))
     assert refused.value.reason is Reason.TOOL_UNKNOWN
     assert await pins.head() is None
 
@@ -151,7 +150,7 @@ def _shifted(pins):
     """A chain whose first row has another number than the next."""
 
     def link(head):
-        linked, end = Book(keys).link(pins)(head)
+        linked, end = DecisionChain(keys).link(pins)(head)
         return [replace(row, seq=row.seq + 1) for row in linked], replace(end, seq=end.seq + 1)
 
     return link
@@ -159,14 +158,14 @@ def _shifted(pins):
 
 def _foreign_head(pins):
     def link(head):
-        linked, end = Book(keys).link(pins)(head)
+        linked, end = DecisionChain(keys).link(pins)(head)
         return linked, replace(end, mac=b"x" * 32)
 
     return link
 
 
 def _nothing(pins):
-    return lambda _: ((), Head(0, b"", b""))
+    return lambda _: ((), ChainHead(0, b"", b""))
 
 
 @rows("link", [_shifted, _foreign_head, _nothing])
@@ -179,7 +178,7 @@ async def test_rows_that_do_not_follow_are_not_written(pins, met, link):
 async def test_a_row_that_is_no_decision_is_not_written(pins):
     sealed = [Sealed(1, b"\xc1", b"m")]
     with pytest.raises(Exception, match=r"[Mm]sg|malformed|truncated|Expected"):
-        await pins.decide([], lambda _: (sealed, Head(1, b"m", b"s")))
+        await pins.decide([], lambda _: (sealed, ChainHead(1, b"m", b"s")))
     assert await pins.since() == (None, [])
 
 

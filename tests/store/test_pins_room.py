@@ -6,7 +6,7 @@ from sqlalchemy import select, update
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.service import Choice
-from callgate.pinning.storage import Bounds
+from callgate.pinning.storage import PinBounds
 from callgate.store.schema import tool_seen
 from support.pins import NOW, decide, pin, place, read, server, tool, witness
 from support.reviewing import FILES_ID, approve, meet, pins_over
@@ -32,14 +32,14 @@ async def met(pins):
 
 
 async def test_of_one_server_few_versions_wait(pins):
-    await flap(pins, range(12), bounds=Bounds(versions=3))
+    await flap(pins, range(12), bounds=PinBounds(versions=3))
     assert await met(pins) == ["evil@11", "evil@10", "evil@9"]
     assert await pins.tools("evil@0") == []
     assert await pins.texts("evil@0", "read") == []
 
 
 async def test_the_usual_bounds_keep_few(pins):
-    await flap(pins, range(30), bounds=Bounds())
+    await flap(pins, range(30), bounds=PinBounds())
     assert await met(pins) == [f"evil@{number}" for number in range(29, 9, -1)]
 
 
@@ -54,7 +54,7 @@ async def test_versions_in_turn_are_new_once(pins):
 
 
 async def test_a_version_with_a_decision_stays_and_so_does_its_record(pinned):
-    pins, bounds = pinned.shelf, Bounds(versions=2)
+    pins, bounds = pinned.shelf, PinBounds(versions=2)
     await flap(pins, [0], bounds=bounds)
     approved = big(0, server_id="evil@0")
     await decide(pins, pin(approved, lineage="evil"), witnesses=[witness("approved")])
@@ -66,7 +66,7 @@ async def test_a_version_with_a_decision_stays_and_so_does_its_record(pinned):
 
 
 async def test_a_version_that_is_connected_stays_until_it_is_not(pins):
-    bounds = Bounds(versions=2, servers=4)
+    bounds = PinBounds(versions=2, servers=4)
     await flap(pins, [0], bounds=bounds)
     assert await pins.connect(place("evil", server_id="evil@0"), NOW, 20)
     await flap(pins, range(1, 9), bounds=bounds)
@@ -77,7 +77,7 @@ async def test_a_version_that_is_connected_stays_until_it_is_not(pins):
 
 
 async def test_one_that_is_connected_makes_no_room_for_newcomers(pins):
-    bounds = Bounds(servers=2)
+    bounds = PinBounds(servers=2)
     for name in ("a", "b"):
         await pins.saw(server(name, lineage=name, name=name), [tool(server_id=name)], whole=True, bounds=bounds)
     await pins.connect(place("a", server_id="a"), NOW, 20)
@@ -90,28 +90,28 @@ async def test_one_that_is_connected_makes_no_room_for_newcomers(pins):
 
 
 async def test_two_servers_of_one_package_do_not_count_together(pins):
-    bounds = Bounds(versions=2)
+    bounds = PinBounds(versions=2)
     await flap(pins, [0], lineage="npm:files", name="quiet", bounds=bounds)
     await flap(pins, range(1, 6), lineage="npm:files", name="loud", bounds=bounds)
     assert await met(pins) == ["npm:files@5", "npm:files@4", "npm:files@0"]
 
 
 async def test_bytes_of_one_lineage(pins):
-    bounds = Bounds(versions=100, lineage_bytes=45 * KIB)
+    bounds = PinBounds(versions=100, lineage_bytes=45 * KIB)
     await flap(pins, [0], lineage="other", name="other", bounds=bounds)
     await flap(pins, range(1, 9), bounds=bounds)
     assert await met(pins) == ["evil@8", "evil@7", "evil@6", "evil@5", "other@0"]
 
 
 async def test_of_one_lineage_the_other_names_go_last(pins):
-    bounds = Bounds(versions=100, lineage_bytes=45 * KIB)
+    bounds = PinBounds(versions=100, lineage_bytes=45 * KIB)
     await flap(pins, [0], lineage="npm:files", name="quiet", bounds=bounds)
     await flap(pins, range(1, 9), lineage="npm:files", name="loud", bounds=bounds)
     assert await met(pins) == ["npm:files@8", "npm:files@7", "npm:files@6", "npm:files@0"]
 
 
 async def test_a_list_that_is_larger_than_the_room_is_kept_alone(pins):
-    bounds = Bounds(lineage_bytes=25 * KIB)
+    bounds = PinBounds(lineage_bytes=25 * KIB)
     await flap(pins, [0, 1], bounds=bounds)
     await flap(pins, [2], bounds=bounds, kib=60)
     assert await met(pins) == ["evil@2"]
@@ -119,7 +119,7 @@ async def test_a_list_that_is_larger_than_the_room_is_kept_alone(pins):
 
 
 async def test_old_texts_of_a_server_with_decisions_go_before_it_does(pins):
-    bounds = Bounds(lineage_bytes=45 * KIB)
+    bounds = PinBounds(lineage_bytes=45 * KIB)
     texts = [big(number, server_id="files") for number in range(9)]
     for number, text in enumerate(texts):
         await pins.saw(server("files", lineage="files", last_seen=NOW + number), [text], whole=True, bounds=bounds)
@@ -130,7 +130,7 @@ async def test_old_texts_of_a_server_with_decisions_go_before_it_does(pins):
 
 
 async def test_tools_under_other_names_with_every_list(pins):
-    bounds = Bounds(lineage_bytes=45 * KIB)
+    bounds = PinBounds(lineage_bytes=45 * KIB)
     for number in range(9):
         listed = [big(number, f"tool-{number}", "files")]
         await pins.saw(server("files", lineage="files", last_seen=NOW + number), listed, whole=True, bounds=bounds)
@@ -145,7 +145,7 @@ async def test_tools_under_other_names_with_every_list(pins):
 
 
 async def test_a_tool_that_is_gone_stays_if_somebody_decided_on_it(pins):
-    bounds = Bounds(lineage_bytes=25 * KIB)
+    bounds = PinBounds(lineage_bytes=25 * KIB)
     first, second = (big(number, "read", "files") for number in range(2))
     for number, text in enumerate((first, second)):
         await pins.saw(server("files", lineage="files", last_seen=NOW + number), [text], whole=True, bounds=bounds)
@@ -162,14 +162,14 @@ async def test_a_tool_that_is_gone_stays_if_somebody_decided_on_it(pins):
 
 
 async def test_bytes_in_all_come_first_from_whoever_brings_more(pins):
-    bounds = Bounds(versions=100, total_bytes=65 * KIB)
+    bounds = PinBounds(versions=100, total_bytes=65 * KIB)
     await flap(pins, [0], lineage="quiet", name="quiet", bounds=bounds)
     await flap(pins, range(1, 12), bounds=bounds)
     assert await met(pins) == [f"evil@{number}" for number in (11, 10, 9, 8, 7)] + ["quiet@0"]
 
 
 async def test_bytes_in_all_come_then_from_whoever_has_most(pins):
-    bounds = Bounds(versions=100, total_bytes=65 * KIB)
+    bounds = PinBounds(versions=100, total_bytes=65 * KIB)
     await flap(pins, [0], lineage="quiet", name="quiet", bounds=bounds)
     await flap(pins, range(1, 6), bounds=bounds)
     await flap(pins, [6], lineage="new", name="new", bounds=bounds)
@@ -177,7 +177,7 @@ async def test_bytes_in_all_come_then_from_whoever_has_most(pins):
 
 
 async def test_what_does_not_fit_beside_what_must_stay_is_refused(pins):
-    bounds = Bounds(total_bytes=45 * KIB)
+    bounds = PinBounds(total_bytes=45 * KIB)
     for number, name in enumerate("abcd"):
         await flap(pins, [number], lineage=name, name=name, bounds=bounds)
         await pins.connect(place(name, server_id=f"{name}@{number}"), NOW, 20)

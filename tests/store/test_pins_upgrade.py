@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from callgate.errors import StoreTooOld
-from callgate.store import SqlPins, SqlShelf, Store, migrate
+from callgate.store import SqlApprovals, SqlPins, Store, migrate
 from callgate.store.schema import HEAD, metadata
 from support.pins import SERVER, decide, drop_0008, pin, read, server, tool
 from support.registry import requirement
@@ -39,7 +39,7 @@ async def test_a_store_with_people_and_records_is_upgraded_whole(url):
     with old.writing() as conn:
         migrate.upgrade(conn, "0003")
         conn.execute(text("INSERT INTO control VALUES ('block_all', 'on', 1, 'me', 'why')"))
-    shelf = SqlShelf(old)
+    shelf = SqlApprovals(old)
     await enrol_without_role(old, shelf, credential())
     await shelf.add_challenge(challenge(), BOUNDS)
     await shelf.use(use(), witness("before"))

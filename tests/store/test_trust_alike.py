@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from callgate.store import SqlTrust, Store
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import SessionLabel
 from callgate.trust.storage import NewStep
+from support.memory import MemoryTrust
 from support.trusts import HOUSE, NOW, STRANGE, step
 
 sources = st.sampled_from(["mcp://mail/1", "mcp://mail/2", "https://web.example/", "half \ud800"])

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from callgate.errors import StoreUnavailable
-from callgate.store.trust_asking import Asking
+from callgate.store.trust import VersionReader
 
 
 class Database:
@@ -33,14 +33,14 @@ class Database:
 
 async def test_those_who_come_together_are_asked_for_together():
     database = Database()
-    asking = Asking(database.ask)
+    asking = VersionReader(database.ask)
     assert await asyncio.gather(*(asking.version(key) for key in "abca")) == [1, 2, 0, 1]
     assert database.asked == [["a", "b", "c"]]
 
 
 async def test_who_comes_while_a_question_is_under_way_gets_an_answer_of_after():
     database = Database()
-    asking = Asking(database.ask)
+    asking = VersionReader(database.ask)
     database.slow.clear()
     first = asyncio.create_task(asking.version("a"))
     await database.was_asked()
@@ -54,7 +54,7 @@ async def test_who_comes_while_a_question_is_under_way_gets_an_answer_of_after()
 
 async def test_who_gives_up_takes_no_other_with_it():
     database = Database()
-    asking = Asking(database.ask)
+    asking = VersionReader(database.ask)
     database.slow.clear()
     first, second = (asyncio.create_task(asking.version("a")) for _ in range(2))
     await database.was_asked()
@@ -67,7 +67,7 @@ async def test_who_gives_up_takes_no_other_with_it():
 
 async def test_a_question_that_fails_fails_for_all_and_the_next_does_not():
     database = Database()
-    asking = Asking(database.ask)
+    asking = VersionReader(database.ask)
     database.error = StoreUnavailable("gone")
     failed = await asyncio.gather(asking.version("a"), asking.version("b"), return_exceptions=True)
     assert [type(one) for one in failed] == [StoreUnavailable] * 2
@@ -78,7 +78,7 @@ async def test_a_question_that_fails_fails_for_all_and_the_next_does_not():
 def test_another_event_loop_asks_for_itself():
     async def start():
         database = Database()
-        asking = Asking(database.ask)
+        asking = VersionReader(database.ask)
         assert await asking.version("a") == 1
         return asking
 

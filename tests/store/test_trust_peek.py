@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from callgate.store import SqlTrust, Store, migrate
-from callgate.trust.memory import MemoryTrust
+from support.memory import MemoryTrust
 from support.table import rows
 from support.trusts import KEY, NOW, add
 
@@ -103,7 +103,7 @@ async def test_looking_keeps_nothing_from_being_written_back(shelf, store):
 async def test_looking_writes_nothing(shelf):
     await shelf.open(KEY, "stdio", NOW, 0)
     shelf.peek(KEY)
-    assert shelf._glance.rows("DELETE FROM trust_session") is None
+    assert shelf._read_now("DELETE FROM trust_session") is None
     assert shelf.peek(KEY)
 
 

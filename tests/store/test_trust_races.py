@@ -7,7 +7,7 @@ import pytest
 
 from callgate.errors import StoreUnavailable
 from callgate.store import SqlTrust, Store
-from callgate.store.trust_draft import Act
+from callgate.store.trust.sessions import SessionChange
 from callgate.trust.model import SessionLabel
 from support.pins import witness
 from support.racing import started
@@ -81,7 +81,7 @@ async def test_a_write_that_cannot_be_made_takes_no_other_with_it(shared_trust):
     def broken(_draft):
         raise TypeError("no such thing")
 
-    wrong = shelf._store.run_together(shelf._write, Act(KEY, broken))
+    wrong = shelf._store.run_together(shelf._write, SessionChange(KEY, broken))
     ends = await asyncio.gather(
         *(add(shelf) for _ in range(5)), wrong, *(add(shelf) for _ in range(5)), return_exceptions=True
     )

@@ -64,7 +64,6 @@ async def test_who_wants_less_kept_gets_it_at_once(trust):
 
 async def test_a_session_has_a_bounded_number_of_steps(trust, monkeypatch):
     monkeypatch.setattr(keeping, "STEPS", 50)
-    monkeypatch.setattr("callgate.trust.memory.STEPS", 50)
     await trust.open(KEY, "stdio", NOW, 0)
     for _ in range(130):
         after = await add(trust)

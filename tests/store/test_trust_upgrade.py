@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from callgate.errors import StoreTooOld
-from callgate.store import SqlPins, SqlShelf, SqlTrust, Store, migrate
+from callgate.store import SqlApprovals, SqlPins, SqlTrust, Store, migrate
 from callgate.store.schema import HEAD, metadata
 from support.pins import BEFORE_0008, SERVER, decide, pin, read, server, tool, without_0008
 from support.shelves import BOUNDS, challenge, credential, enrol_without_role, use, witness
@@ -34,7 +34,7 @@ async def test_a_store_with_people_pins_and_records_is_upgraded_whole(url):
     with old.writing() as conn:
         migrate.upgrade(conn, "0004")
         conn.execute(text("INSERT INTO control VALUES ('block_all', 'on', 1, 'me', 'why')"))
-    shelf, pins = SqlShelf(old), SqlPins(old)
+    shelf, pins = SqlApprovals(old), SqlPins(old)
     await enrol_without_role(old, shelf, credential())
     await shelf.add_challenge(challenge(), BOUNDS)
     await shelf.use(use(), witness("before"))

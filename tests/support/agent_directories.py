@@ -19,13 +19,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
-from callgate.agents.components import Answer
+from callgate.agents.components import SignedResponse
 from callgate.agents.directories import AgentDirectory, Directories, Sources
-from callgate.agents.fetching import Caps, Fetcher
+from callgate.agents.fetching import Caps, Fetcher, Reach
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
-from callgate.agents.reaching import Reach
 from callgate.agents.signing import Signer
-from callgate.agents.storage import AgentShelf
+from callgate.agents.storage import AgentRepository
 
 LOOPBACK: Final = Reach(networks=("127.0.0.0/8",))
 HOSTS: Final = ("a.example", "b.example", "c.example", "eve.example", "agents.example", "*.bots.example", "localhost")
@@ -93,7 +92,7 @@ class DirectoryServer:
         page = self.pages[host, WELL_KNOWN]
         request = Signed("GET", "https", authority or f"{host}:{self.port}", WELL_KNOWN, None, ())
         plain = tuple((name.lower().encode(), value.encode()) for name, value in page.headers.items())
-        made = [one.sign_answer(Answer(200, plain, request, page.body), digest=digest) for one in signers]
+        made = [one.sign_answer(SignedResponse(200, plain, request, page.body), digest=digest) for one in signers]
         joined = dict(page.headers)
         for name in ("Content-Digest", "Signature-Input", "Signature"):
             values = dict.fromkeys(one[name] for one in made if name in one)
@@ -160,7 +159,7 @@ class World:
     def directories(
         self,
         sources: Sources | None = None,
-        shelf: AgentShelf | None = None,
+        shelf: AgentRepository | None = None,
         *,
         agents: Sequence[AgentDirectory] = (),
         reach: Reach = LOOPBACK,

@@ -31,11 +31,11 @@ from mcp.server.lowlevel import Server
 from pydantic import AnyHttpUrl
 
 from callgate.approval import Approvals, RelyingParty
-from callgate.approval.memory import MemoryShelf
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.sdk.server import VerifiedApproval
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.approval_peer import Era, HttpPeer, Person
+from support.memory import MemoryShelf
 
 HOST: Final = "127.0.0.1"
 SECONDS: Final = 20.0
@@ -208,7 +208,7 @@ def ticket(store: Any, user: str, approval: VerifiedApproval | None = None) -> s
         try:
             party = RelyingParty("localhost", origins=("http://localhost:*",))
             clock = time.time if approval is None else approval._clock
-            return await Approvals(SqlShelf(opened), party, clock=clock).ticket(user, by="operator")
+            return await Approvals(SqlApprovals(opened), party, clock=clock).ticket(user, by="operator")
         finally:
             await opened.close()
 

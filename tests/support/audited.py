@@ -11,7 +11,7 @@ from callgate.audit import AuditLog, CheckNote
 from callgate.config import parse
 from callgate.console.context import GatewayParts
 from callgate.keyring import Keyring
-from callgate.store import KillSwitch, SqlAgents, SqlShelf, Store
+from callgate.store import KillSwitch, SqlAgents, SqlApprovals, Store
 from support.auditing import decision, outcome
 from support.console import LiveConsole, live_console
 from support.stores import write_ready
@@ -75,7 +75,7 @@ async def audited_console(
         await switch.start()
         rooms = GatewayParts(store, log, SqlAgents(store), switch, parse(config, environ={}), folder / "callgate.toml")
         try:
-            async with live_console(shelf=SqlShelf(store), gateway=rooms, **options) as console:
+            async with live_console(shelf=SqlApprovals(store), gateway=rooms, **options) as console:
                 yield console, rooms
         finally:
             await switch.stop()

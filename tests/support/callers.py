@@ -15,14 +15,13 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from joserfc import jws
 from joserfc.jwk import ECKey
 
-from callgate.agents.authenticator import Authenticator
-from callgate.agents.decision import Decision
+from callgate.agents.authenticator import Authenticator, VerifyOptions
+from callgate.agents.decision import AgentDecision
 from callgate.agents.directories import Directories, Sources
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import Signed
-from callgate.agents.options import VerifyOptions
 from callgate.agents.signing import Signer
 from callgate.agents.storage import Listed
+from callgate.store.memory import MemoryAgents
 
 NOW = 1_794_800_000
 DIRECTORY = "https://agent.example"
@@ -118,7 +117,7 @@ class Gate:
             **options,
         )
 
-    async def decide(self, sent: Signed, server: str = "") -> Decision:
+    async def decide(self, sent: Signed, server: str = "") -> AgentDecision:
         return await self.auth.authorize(sent, server=server)
 
     async def reason(self, sent: Signed, server: str = "") -> tuple[int, str]:

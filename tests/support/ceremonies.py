@@ -9,11 +9,21 @@ from typing import Any, Final, Unpack
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from callgate.approval import Approvals, Credential, Enrolled, Gated, Issued, RelyingParty, Settings, Verified
-from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import (
+    Approvals,
+    ApprovalSettings,
+    Credential,
+    EnrolledPasskey,
+    Gated,
+    IssuedChallenge,
+    RelyingParty,
+    VerifiedCall,
+)
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.canonical import canonical
 from callgate.sdk.authenticators.software import Bend, SoftwareAuthenticator
+from callgate.store import AuditRow
+from support.memory import MemoryShelf, witness
 
 ORIGIN: Final = "http://localhost:8000"
 PARTY: Final = RelyingParty("localhost", origins=(ORIGIN,))
@@ -43,15 +53,15 @@ class Clock:
 class Scene:
     """An approval service with its clock, its shelf and what it told its log."""
 
-    def __init__(self, settings: Settings | None = None, *, party: RelyingParty = PARTY, **more: Any) -> None:
+    def __init__(self, settings: ApprovalSettings | None = None, *, party: RelyingParty = PARTY, **more: Any) -> None:
         self.clock = Clock()
         self.shelf: MemoryShelf = more.pop("shelf", None) or MemoryShelf()
         self.log: list[tuple[str, str, dict[str, Any]]] = []
         self.approvals = Approvals(self.shelf, party, settings, clock=self.clock, witness=self._witness, **more)
 
-    def _witness(self, action: str, by: str, detail: dict[str, Any]) -> tuple[str, str]:
+    def _witness(self, action: str, by: str, detail: dict[str, Any]) -> AuditRow:
         self.log.append((action, by, detail))
-        return action, by
+        return witness(action, by)
 
     async def options(self, user: str = "ann") -> dict[str, Any]:
         """The options of an enrolment that has begun."""
@@ -61,27 +71,31 @@ class Scene:
 
     async def enrol(self, authenticator: SoftwareAuthenticator, user: str = "ann", **bend: Unpack[Bend]) -> Credential:
         options = await self.options(user)
-        enrolled: Enrolled = await self.approvals.finish_enrolment(authenticator.create(options, **bend))
+        enrolled: EnrolledPasskey = await self.approvals.finish_enrolment(authenticator.create(options, **bend))
         return enrolled.credential
 
     async def issue(
         self, gated: Gated = GATED, arguments: dict[str, Any] | None = None, user: str = "ann", **more: Any
-    ) -> Issued:
+    ) -> IssuedChallenge:
         given = ARGUMENTS if arguments is None else arguments
         return await self.approvals.challenge(gated, given, canonical(given), user, **more)
 
-    async def verify(self, evidence: object, gated: Gated = GATED, arguments: dict[str, Any] | None = None) -> Verified:
+    async def verify(
+        self, evidence: object, gated: Gated = GATED, arguments: dict[str, Any] | None = None
+    ) -> VerifiedCall:
         given = ARGUMENTS if arguments is None else arguments
         return await self.approvals.verify(gated, given, canonical(given), evidence)
 
-    async def call(self, evidence: object, gated: Gated = GATED, arguments: dict[str, Any] | None = None) -> Verified:
+    async def call(
+        self, evidence: object, gated: Gated = GATED, arguments: dict[str, Any] | None = None
+    ) -> VerifiedCall:
         """All fourteen steps."""
         verified = await self.verify(evidence, gated, arguments)
         await self.shelf.use(verified.use)
         return verified
 
 
-def evidence(issued: Issued, authenticator: SoftwareAuthenticator, **bend: Unpack[Bend]) -> dict[str, Any]:
+def evidence(issued: IssuedChallenge, authenticator: SoftwareAuthenticator, **bend: Unpack[Bend]) -> dict[str, Any]:
     """What a client sends with the call (SEP-2672 §4.5)."""
     response = authenticator.get(issued.result["requestOptions"], **bend)
     return {"method": "webauthn", "challengeId": issued.challenge.id, "response": response}

@@ -14,8 +14,16 @@ from typing import Any, Final
 import aiohttp
 import uvicorn
 
-from callgate.approval import Approvals, Credential, Gated, Policy, RelyingParty, Request, Settings, Shelf
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import (
+    ApprovalPolicy,
+    ApprovalRepository,
+    Approvals,
+    ApprovalSettings,
+    Credential,
+    Gated,
+    RelyingParty,
+    Request,
+)
 from callgate.approval.model import Role
 from callgate.audit import AuditLog
 from callgate.canonical import canonical
@@ -23,13 +31,12 @@ from callgate.config import parse
 from callgate.console import console_app
 from callgate.console.context import GatewayParts
 from callgate.keyring import Keyring
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.service import Pins
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from callgate.store import KillSwitch, SqlAgents, SqlShelf, Store
-from callgate.trust.memory import MemoryTrust
+from callgate.store import KillSwitch, SqlAgents, SqlApprovals, Store
 from callgate.trust.service import TrustService
 from support import agent_sessions, reviewing
+from support.memory import MemoryPins, MemoryShelf, MemoryTrust
 from support.reviewing import pins_over
 from support.stores import ready, write_ready
 
@@ -134,7 +141,7 @@ class LiveConsole:
         **options: Any,
     ) -> Request:
         """A call that waits for its person."""
-        gated = Gated(server, "urn:test:files", tool, Policy("cross-platform"), version=VERSION)
+        gated = Gated(server, "urn:test:files", tool, ApprovalPolicy("cross-platform"), version=VERSION)
         return await self.approvals.ask(
             gated, arguments, canonical(arguments), user, caller="caller", agent=agent, why=why, **options
         )
@@ -214,7 +221,7 @@ class LiveConsole:
 
 @contextlib.asynccontextmanager
 async def live_console(
-    settings: Settings | None = None, *, shelf: Shelf | None = None, **options: Any
+    settings: ApprovalSettings | None = None, *, shelf: ApprovalRepository | None = None, **options: Any
 ) -> AsyncIterator[LiveConsole]:
     """A console that runs; `options` are those of console_app."""
     clock = Clock()
@@ -269,7 +276,7 @@ async def whole_console(folder: Path, text: str = "", **options: Any) -> AsyncIt
     kept = MemoryTrust()
     await agent_sessions.furnish(kept)
     async with furnished(folder, text) as rooms:
-        trust, shelf = agent_sessions.trust_over(kept), SqlShelf(rooms.store)
+        trust, shelf = agent_sessions.trust_over(kept), SqlApprovals(rooms.store)
         given: dict[str, Any] = {"gateway": rooms, "pins": pins, "trust": trust, "shelf": shelf}
         async with live_console(**(given | options)) as console:
             yield console
@@ -285,7 +292,7 @@ async def console_over(kind: str, folder: Path) -> AsyncIterator[LiveConsole]:
     with ready(kind, folder) as url:
         store = Store.open(url, busy_seconds=60)
         try:
-            async with live_console(shelf=SqlShelf(store)) as console:
+            async with live_console(shelf=SqlApprovals(store)) as console:
                 yield console
         finally:
             await store.close()

@@ -17,7 +17,7 @@ import psutil  # type: ignore[import-untyped,unused-ignore]
 
 from callgate.approval import Approvals, RelyingParty, Request
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.terminal import Terminal
 
 T = TypeVar("T")
@@ -163,7 +163,7 @@ class Newcomer:
             store = Store.open(f"sqlite:///{self._config.with_name('callgate.db')}", busy_seconds=10)
             try:
                 party = RelyingParty("localhost", origins=("http://localhost:*",))
-                return await act(Approvals(SqlShelf(store), party))
+                return await act(Approvals(SqlApprovals(store), party))
             finally:
                 await store.close()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from callgate.cli.printing import GUTTER, Line, fold_lines
-from callgate.pinning.views import Piece
+from callgate.pinning.review.views import Piece
 
 _PART: Final = re.compile(r"\[-(?P<gone>.*?)-\]|\{\+(?P<new>.*?)\+\}", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(?:u\{([0-9a-f]+)\}|u([0-9a-f]{4})|(.))", re.DOTALL)

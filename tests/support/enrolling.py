@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from callgate.approval import Approvals, Enrolled, Gated, Policy, RelyingParty, Settings, Shelf, Verified
+from callgate.approval import (
+    ApprovalPolicy,
+    ApprovalRepository,
+    Approvals,
+    ApprovalSettings,
+    EnrolledPasskey,
+    Gated,
+    RelyingParty,
+    VerifiedCall,
+)
 from callgate.canonical import canonical
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 
 ORIGIN = "http://localhost:8420"
 PARTY = RelyingParty("localhost", origins=("http://localhost:*",))
-GATED = Gated("notes", "urn:test:notes", "delete_note", Policy("platform"))
+GATED = Gated("notes", "urn:test:notes", "delete_note", ApprovalPolicy("platform"))
 
 
-def service(shelf: Shelf, **options: Any) -> Approvals:
-    return Approvals(shelf, PARTY, options.pop("settings", Settings()), **options)
+def service(shelf: ApprovalRepository, **options: Any) -> Approvals:
+    return Approvals(shelf, PARTY, options.pop("settings", ApprovalSettings()), **options)
 
 
 async def enrol(
@@ -24,7 +33,7 @@ async def enrol(
     authenticator: SoftwareAuthenticator | None = None,
     name: str = "",
     **bend: Any,
-) -> tuple[Enrolled, SoftwareAuthenticator]:
+) -> tuple[EnrolledPasskey, SoftwareAuthenticator]:
     """A new passkey of whomever the ticket is for, with recovery codes."""
     authenticator = authenticator or SoftwareAuthenticator(ORIGIN)
     begun = await approvals.begin_enrolment(ticket)
@@ -40,7 +49,7 @@ async def approve(
     gated: Gated = GATED,
     user: str = "alice",
     sign: Callable[[SoftwareAuthenticator, dict[str, Any]], dict[str, Any]] = lambda key, options: key.get(options),
-) -> Verified:
+) -> VerifiedCall:
     """The ceremony of a call up to step 12."""
     form = canonical(arguments)
     issued = await approvals.challenge(gated, arguments, form, user)

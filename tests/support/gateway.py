@@ -33,10 +33,8 @@ from callgate.cli.tools.decide import approval
 from callgate.config import load
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.local.place import Place
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.model import PENDING_TOOL
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
+from callgate.pinning.listing import EntryReader, ToolListing, observed
+from callgate.pinning.model import PENDING_TOOL, PinningSettings
 from callgate.store import SqlPins, Store
 from support.nursery import CALLGATE, Forked
 from support.raw import JSON_HEADERS, ask
@@ -283,10 +281,10 @@ def review_ahead(config: Path, listed: Mapping[str, Sequence[Table]], *, reporte
             for name, entries in listed.items():
                 place = known[name]
                 identity = place.identify(reported)
-                reader = Reader(identity.server_id, Settings())
-                listing = Listing(reader.read(json.dumps(one).encode()) for one in entries)
+                reader = EntryReader(identity.server_id, PinningSettings())
+                listing = ToolListing(reader.read(json.dumps(one).encode()) for one in entries)
                 now = round(time.time() * 1000)
-                seen = sighting(identity, listing, now, name=name, group=place.group, target=place.target)
+                seen = observed(identity, listing, now, name=name, group=place.group, target=place.target)
                 await SqlPins(store).saw(seen.server, seen.tools, whole=True)
         finally:
             await store.close()

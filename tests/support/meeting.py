@@ -7,12 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from callgate.pinning.identity import http_identity
-from callgate.pinning.listing import Reader
-from callgate.pinning.memory import MemoryPins
-from callgate.pinning.model import Change, Connected, Identity, Pin, ServerSeen, ToolSeen
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import Change, Connected, Pin, PinningSettings, ServerIdentity, ServerSeen, ToolSeen
+from callgate.pinning.review.views import ToolView
 from callgate.pinning.service import Choice, Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.views import ToolView
+from support.memory import MemoryPins, witness
 
 KEY = b"k" * 32
 START = 1_800_000_000.0
@@ -39,7 +38,7 @@ class Meeting:
         self.at = START
         self.shelf = MemoryPins()
         self.told: list[tuple[str, str, dict[str, Any]]] = []
-        self.settings = Settings(**settings)
+        self.settings = PinningSettings(**settings)
         self.pins = self.service()
 
     def service(self, **more: Any) -> Pins:
@@ -55,20 +54,20 @@ class Meeting:
 
     def _witness(self, action: str, by: str, detail: dict[str, Any]) -> Any:
         self.told.append((action, by, detail))
-        return action, by, detail
+        return witness(action, by, detail)
 
-    def http(self, name: str, version: str = "1.0") -> Identity:
+    def http(self, name: str, version: str = "1.0") -> ServerIdentity:
         return http_identity(f"https://{name}.example/mcp", reported=f"{name} {version}")
 
     async def meet(
         self,
         name: str,
         *entries: dict[str, Any] | bytes,
-        identity: Identity | None = None,
+        identity: ServerIdentity | None = None,
         group: str = "",
         connect: bool = True,
         whole: bool = True,
-    ) -> tuple[Identity, tuple[Change, ...]]:
+    ) -> tuple[ServerIdentity, tuple[Change, ...]]:
         """A server lists its tools; entries are objects, or bytes as they come."""
         who = identity or self.http(name)
         self.at += 1
@@ -84,7 +83,7 @@ class Meeting:
             warnings=who.warnings,
             last_seen=now,
         )
-        read = Reader(who.server_id, self.settings).read
+        read = EntryReader(who.server_id, self.settings).read
         tools = []
         for one in entries:
             raw = one if isinstance(one, bytes) else raw_of(one)
@@ -105,7 +104,7 @@ class Meeting:
             await self.connect(name, who, group)
         return who, changes
 
-    async def connect(self, name: str, who: Identity, group: str = "", gateway: str = "g") -> None:
+    async def connect(self, name: str, who: ServerIdentity, group: str = "", gateway: str = "g") -> None:
         place = Connected(name, group, who.server_id, gateway, int(self.at * 1000) + 10**12)
         assert await self.shelf.connect(place, int(self.at * 1000), 100)
 

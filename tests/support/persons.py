@@ -18,9 +18,9 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 from sqlalchemy import select
 
-from callgate.approval import Approvals, RelyingParty, Request, Settings
+from callgate.approval import Approvals, ApprovalSettings, RelyingParty, Request
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from callgate.store.schema import audit_record
 from support.gateway import HARMLESS, Gateway, serving, store_path
 from support.nursery import CALLGATE, Forked
@@ -76,7 +76,7 @@ class Person:
 
 
 async def enrolled(store: Store, name: str = "ann", **settings: Any) -> Person:
-    approvals = Approvals(SqlShelf(store), PARTY, Settings(**settings))
+    approvals = Approvals(SqlApprovals(store), PARTY, ApprovalSettings(**settings))
     key = SoftwareAuthenticator("http://localhost:8700", transports=("usb",))
     begun = await approvals.begin_enrolment(await approvals.ticket(name, by="test"))
     await approvals.finish_enrolment(key.create(begun["options"]))

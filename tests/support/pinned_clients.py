@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from callgate.cli import run
 from callgate.errors import Refused
-from callgate.pinning.settings import Settings
-from callgate.pinning.views import ToolView
+from callgate.pinning.model import PinningSettings
+from callgate.pinning.review.views import ToolView
 from callgate.sdk import PinnedClient
 from callgate.store import Store
 from callgate.store.schema import audit_record
@@ -39,8 +39,8 @@ ROADS: Final = [Road(kind, mode) for kind in ("http", "stdio") for mode in ("leg
 FEW: Final = [Road("http", "auto"), Road("stdio", "legacy")]
 
 # The list is read before each call.
-ALWAYS: Final = Settings(recheck_seconds=0)
-SELDOM: Final = Settings(recheck_seconds=3600)
+ALWAYS: Final = PinningSettings(recheck_seconds=0)
+SELDOM: Final = PinningSettings(recheck_seconds=3600)
 
 
 @contextlib.contextmanager

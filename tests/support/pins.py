@@ -13,17 +13,16 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from msgspec.structs import replace
-from sqlalchemy import select, text
+from sqlalchemy import text
 
 from callgate.errors import Refused
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import approval_hash, beside
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import Connected, Pin, ServerSeen, ToolSeen
-from callgate.pinning.storage import PinShelf, Wanted
+from callgate.pinning.storage import ExpectedTool, PinRepository
 from callgate.store import ADMIN, AuditRow, SqlPins, Store
-from callgate.store.schema import audit_record
 from support import racing
+from support.memory import bodies
 
 NOW: Final = 1_800_000_000_000
 SECOND: Final = 1000
@@ -34,7 +33,7 @@ KEY: Final = b"k" * 32
 class Shelved:
     """A shelf of pins, and what was written beside it."""
 
-    def __init__(self, shelf: PinShelf, store: Store | None = None, url: str = "") -> None:
+    def __init__(self, shelf: PinRepository, store: Store, url: str) -> None:
         self.shelf = shelf
         self.store = store
         self.url = url
@@ -42,14 +41,7 @@ class Shelved:
     @property
     def witnesses(self) -> list[str]:
         """The audit rows of everything that was done, in order."""
-        if isinstance(self.shelf, MemoryPins):
-            return [row.body.decode() for row in self.shelf.witnesses]
-        assert self.store is not None
-        with self.store.reading() as conn:
-            return [
-                body.decode()
-                for body in conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars()
-            ]
+        return [body.decode() for body in bodies(self.store)]
 
 
 def witness(text: str) -> AuditRow:
@@ -116,14 +108,14 @@ def keys() -> list[bytes]:
     return [KEY]
 
 
-def wanted(of: ToolSeen) -> Wanted:
-    return Wanted(of.server_id, of.tool, of.approval_hash)
+def wanted(of: ToolSeen) -> ExpectedTool:
+    return ExpectedTool(of.server_id, of.tool, of.approval_hash)
 
 
-async def decide(shelf: PinShelf, *pins: Pin, witnesses: Sequence[AuditRow] = ()) -> None:
+async def decide(shelf: PinRepository, *pins: Pin, witnesses: Sequence[AuditRow] = ()) -> None:
     """Decide on texts as they were met, as a reviewer does."""
-    asked = [Wanted(one.server_id, one.tool, one.approval_hash) for one in pins]
-    await shelf.decide(asked, Book(keys).link(pins), witnesses)
+    asked = [ExpectedTool(one.server_id, one.tool, one.approval_hash) for one in pins]
+    await shelf.decide(asked, DecisionChain(keys).link(pins), witnesses)
 
 
 # Columns of tables that schema 0008 added to.
@@ -150,9 +142,9 @@ def drop_0008(store: Store) -> None:
         conn.execute(text("ALTER TABLE tool_seen DROP COLUMN head"))
 
 
-async def read(shelf: PinShelf) -> Book:
+async def read(shelf: PinRepository) -> DecisionChain:
     """Everything that was decided, verified."""
-    book = Book(keys)
+    book = DecisionChain(keys)
     book.read(*await shelf.since())
     assert book.broken == ""
     return book
@@ -191,7 +183,7 @@ async def _do(shelf: SqlPins, oracle: _Oracle, job: dict[str, Any]) -> Any:
             return [change.what for change in found]
         if kind == "approve":
             met = tool(description=job["text"])
-            link = Book(keys).link
+            link = DecisionChain(keys).link
 
             def note(head: Any) -> Any:
                 return link([pin(met, note=oracle.newest())])(head)

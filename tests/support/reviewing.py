@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from callgate.cli.services import label_proposals
 from callgate.pinning.document import approval_hash, beside
-from callgate.pinning.model import Connected, ServerSeen, ToolSeen
+from callgate.pinning.model import Connected, PinningSettings, ServerSeen, ToolSeen
 from callgate.pinning.service import Choice, Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.storage import PinShelf
+from callgate.pinning.storage import PinRepository
 
 KEY: Final = bytes(range(32))
 FILES_ID: Final = "npm:@example/files@1.4.2"
@@ -31,9 +30,9 @@ def tool(name: str, description: str | None = None, schema: Any = None, **beside
     return {"name": name, "description": text, "inputSchema": SCHEMA if schema is None else schema, **beside}
 
 
-def pins_over(shelf: PinShelf, **settings: Any) -> Pins:
+def pins_over(shelf: PinRepository, **settings: Any) -> Pins:
     """The service, with a key of its own."""
-    return Pins(shelf, lambda: [KEY], settings=Settings(**settings), labelling=label_proposals())
+    return Pins(shelf, lambda: [KEY], settings=PinningSettings(**settings), labelling=label_proposals())
 
 
 async def approve(pins: Pins, server_id: str, name: str, *, by: str = "berta", **options: Any) -> None:
@@ -45,7 +44,7 @@ async def approve(pins: Pins, server_id: str, name: str, *, by: str = "berta", *
 
 
 async def meet(
-    shelf: PinShelf,
+    shelf: PinRepository,
     name: str,
     server_id: str,
     tools: Sequence[Mapping[str, Any] | bytes],

@@ -16,15 +16,14 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import Gated
-from callgate.approval.party import RelyingParty
 from callgate.approval.service import Approvals
-from callgate.approval.settings import Settings
+from callgate.approval.settings import ApprovalSettings, RelyingParty
 from callgate.canonical import canonical
 from callgate.errors import Refused
 from callgate.protocol import CAPABILITY, CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from callgate.store import MemoryStore, SqlApprovals
 
 Message: TypeAlias = dict[str, Any]
 Handler: TypeAlias = Callable[[Message], Awaitable[dict[str, Any]]]
@@ -62,7 +61,7 @@ class Drop(Exception):
 class SepServer:
     """`records` has every message in order, `replies` every answer; `instead` maps a method to what answers it instead of the server."""
 
-    def __init__(self, *, capabilities: dict[str, Any] | None = None, settings: Settings | None = None) -> None:
+    def __init__(self, *, capabilities: dict[str, Any] | None = None, settings: ApprovalSettings | None = None) -> None:
         self.tools = [tool("delete_resource", {"required": "verified"}), tool("read_resource")]
         self.page_size = 100
         self.capabilities = {CAPABILITY: {}} if capabilities is None else capabilities
@@ -73,7 +72,7 @@ class SepServer:
         self.notify: list[asyncio.Queue[Message]] = []
         self.ttl_ms = 0
         party = RelyingParty(id="localhost", origins=("http://localhost:*",))
-        self.approvals = Approvals(MemoryShelf(), party, settings or Settings(first_use=True))
+        self.approvals = Approvals(SqlApprovals(MemoryStore()), party, settings or ApprovalSettings(first_use=True))
 
     async def enrol(self, software: SoftwareAuthenticator) -> None:
         """Enrol a passkey without the wire."""

@@ -13,38 +13,37 @@ from hashlib import sha256
 from typing import Any, Final
 
 from msgspec.structs import astuple, replace
-from sqlalchemy import select, text
+from sqlalchemy import text
 
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.model import (
+    ApprovalPolicy,
     Challenge,
     ChallengeUse,
+    ConsoleSession,
     Credential,
     GrantUse,
-    Policy,
     Registration,
     Request,
-    Session,
     Ticket,
     User,
 )
-from callgate.approval.storage import Bounds, Shelf
+from callgate.approval.storage import ApprovalBounds, ApprovalRepository
 from callgate.errors import Refused
-from callgate.store import DECISION, AuditRow, SqlShelf, Store
-from callgate.store.schema import audit_record
+from callgate.store import DECISION, AuditRow, SqlApprovals, Store
 from support import racing
+from support.memory import bodies
 
 NOW: Final = 1_800_000_000_000
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 DAY: Final = 24 * 60 * MINUTE
-BOUNDS: Final = Bounds()
+BOUNDS: Final = ApprovalBounds()
 
 
 class Kept:
     """A shelf, and what was written beside it."""
 
-    def __init__(self, shelf: Shelf, store: Store | None = None, url: str = "") -> None:
+    def __init__(self, shelf: ApprovalRepository, store: Store, url: str) -> None:
         self.shelf = shelf
         self.store = store
         self.url = url
@@ -52,14 +51,7 @@ class Kept:
     @property
     def witnesses(self) -> list[str]:
         """The audit rows of everything that was done, in order."""
-        if isinstance(self.shelf, MemoryShelf):
-            return [row.body.decode() for row in self.shelf.witnesses]
-        assert self.store is not None
-        with self.store.reading() as conn:
-            return [
-                body.decode()
-                for body in conn.execute(select(audit_record.c.body).order_by(audit_record.c.id)).scalars()
-            ]
+        return [body.decode() for body in bodies(self.store)]
 
 
 def witness(said: str) -> AuditRow:
@@ -133,7 +125,7 @@ def request(number: object = 1, **changes: Any) -> Request:
         canonical=b'{"a":1}',
         action_hash=b"h" * 32,
         display_text="Do it",
-        policy=Policy(require_counter=True),
+        policy=ApprovalPolicy(require_counter=True),
         why="because",
         version="v1",
         created_at=NOW,
@@ -142,8 +134,8 @@ def request(number: object = 1, **changes: Any) -> Request:
     return replace(plain, **changes)
 
 
-def session(secret: str = "cookie", **changes: Any) -> Session:
-    plain = Session(sha256(secret.encode()).digest(), "ada", "key", "csrf", NOW, NOW + 8 * 60 * MINUTE)
+def session(secret: str = "cookie", **changes: Any) -> ConsoleSession:
+    plain = ConsoleSession(sha256(secret.encode()).digest(), "ada", "key", "csrf", NOW, NOW + 8 * 60 * MINUTE)
     return replace(plain, **changes)
 
 
@@ -152,7 +144,9 @@ def use(number: object = 1, counter: int = 0, **changes: Any) -> ChallengeUse:
     return replace(plain, **changes)
 
 
-async def enrol(shelf: Shelf, new: Credential, codes: Sequence[bytes] = (), *, known: bool = False) -> None:
+async def enrol(
+    shelf: ApprovalRepository, new: Credential, codes: Sequence[bytes] = (), *, known: bool = False
+) -> None:
     """A person, if need be, and a passkey of theirs, by the front door. `known`: the person is there already."""
     if not known and await shelf.user(new.user) is None:
         await shelf.add_user(user(new.user))
@@ -163,7 +157,7 @@ async def enrol(shelf: Shelf, new: Credential, codes: Sequence[bytes] = (), *, k
     await shelf.finish_registration(begun.challenge, new, codes, now=NOW)
 
 
-async def enrol_without_role(store: Store, shelf: Shelf, new: Credential) -> None:
+async def enrol_without_role(store: Store, shelf: ApprovalRepository, new: Credential) -> None:
     """The same in a store whose schema knows of no roles yet."""
     columns = ("name", "display_name", "handle", "created_at")
     person = dict(zip(columns, astuple(user(new.user)), strict=False))
@@ -177,7 +171,7 @@ def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]]) -> list[str]:
     return [end for ends in racing.race(__file__, url, jobs) for end in ends]
 
 
-async def _do(shelf: Shelf, job: dict[str, Any]) -> str:
+async def _do(shelf: ApprovalRepository, job: dict[str, Any]) -> str:
     kind, number = job["do"], job.get("number", 1)
     try:
         if kind == "use":
@@ -205,7 +199,7 @@ async def _do(shelf: Shelf, job: dict[str, Any]) -> str:
         elif kind == "refuse":
             await shelf.refuse_request("request-1", "ada", "no", NOW + SECOND, witness("refused"))
         elif kind == "add":
-            await shelf.add_challenge(challenge(number, user=job["user"]), Bounds(**job["bounds"]))
+            await shelf.add_challenge(challenge(number, user=job["user"]), ApprovalBounds(**job["bounds"]))
         elif kind == "identity":
             return await shelf.identity(str(number))
         else:
@@ -217,7 +211,7 @@ async def _do(shelf: Shelf, job: dict[str, Any]) -> str:
 
 async def _main(url: str) -> None:
     store = Store.open(url, busy_seconds=30)
-    shelf = SqlShelf(store)
+    shelf = SqlApprovals(store)
     # The first use of a connection is slow; it is not what the race is about.
     await shelf.users()
     print("ready", flush=True)

@@ -10,14 +10,15 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from callgate.agents.components import Message, signature_base
+from callgate.agents.components import SignedMessage, signature_base
 from callgate.agents.fields import inputs
-from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_512, Key, public_jwk
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_512, PublicKey, public_jwk
 from callgate.agents.model import Signed, Verified
 from callgate.agents.signing import _SIGNERS
-from callgate.agents.verifying import Nonces, Settings, Verifier
+from callgate.agents.storage import NonceStore
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Refused
+from callgate.store.memory import MemoryAgents
 
 NOW = 1_790_000_000
 AGENT = "https://agent.example"
@@ -34,8 +35,8 @@ def private(kind: str = "ed25519", which: int = 0) -> Any:
     return rsa.generate_private_key(65537, 2048)
 
 
-def public(kind: str = "ed25519", which: int = 0, directory: str = AGENT, **members: Any) -> Key:
-    return Key.read(public_jwk(private(kind, which).public_key()) | members, directory)
+def public(kind: str = "ed25519", which: int = 0, directory: str = AGENT, **members: Any) -> PublicKey:
+    return PublicKey.read(public_jwk(private(kind, which).public_key()) | members, directory)
 
 
 def request(**changed: Any) -> Signed:
@@ -67,7 +68,7 @@ def replacing(signed: Signed, name: str, edit: Callable[[bytes], bytes]) -> Sign
     return change(signed, headers=tuple((n, edit(v) if n == name.encode() else v) for n, v in signed.headers))
 
 
-def terms(key: Key, **changed: Any) -> str:
+def terms(key: PublicKey, **changed: Any) -> str:
     """The parameters of a good signature, as text; None leaves one out, and text that starts with `=` goes in as it is."""
     params: dict[str, Any] = {
         "created": NOW,
@@ -105,18 +106,18 @@ def sign(
     given = inputs(f"{label}={text}".encode())[label]
     assert given is not None
     how = algorithm or {"ed25519": ED25519, "p256": ECDSA_P256, "rsa": RSA_PSS_512}[kind]
-    value = _SIGNERS[how](private(kind, which), signature_base(given, Message(signed)))
+    value = _SIGNERS[how](private(kind, which), signature_base(given, SignedMessage(signed)))
     return adding(signed, {"signature-input": f"{label}={text}", "signature": f"{label}=:{b64encode(value).decode()}:"})
 
 
 class Found:
     """A lookup over keys that counts how often it is asked."""
 
-    def __init__(self, *keys: Key) -> None:
+    def __init__(self, *keys: PublicKey) -> None:
         self.keys = keys
         self.asked: list[tuple[str, str | None]] = []
 
-    async def __call__(self, keyid: str, directory: str | None) -> Key | None:
+    async def __call__(self, keyid: str, directory: str | None) -> PublicKey | None:
         self.asked.append((keyid, directory))
         return next((key for key in self.keys if keyid in {key.thumbprint, key.kid}), None)
 
@@ -124,14 +125,14 @@ class Found:
 async def verify(
     signed: Signed,
     *,
-    keys: Sequence[Key] = (),
-    nonces: Nonces | None = None,
+    keys: Sequence[PublicKey] = (),
+    nonces: NonceStore | None = None,
     now: float = NOW,
     lookup: Found | None = None,
     **settings: Any,
 ) -> Verified:
     found = lookup or Found(*(keys or (public(),)))
-    return await Verifier(Settings(**settings), found, nonces or MemoryAgents(), lambda: now).verify(signed)
+    return await Verifier(VerifySettings(**settings), found, nonces or MemoryAgents(), lambda: now).verify(signed)
 
 
 async def refusal(signed: Signed, **options: Any) -> tuple[int, str]:

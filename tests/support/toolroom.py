@@ -9,12 +9,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from callgate.audit import reading
+from callgate.audit.storage import Filter
 from callgate.cli import run
 from callgate.cli.common import open_log
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.model import Connected, ServerSeen, ToolSeen
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ToolListing
+from callgate.pinning.model import Connected, PinningSettings, ServerSeen, ToolSeen
 from callgate.store import SqlPins, Store
 from support.stores import write_ready
 
@@ -70,8 +69,8 @@ class Toolroom:
         """A server lists these tools; the hash of each."""
         known = server_id or {"notes": NOTES, "mail": MAIL}.get(name, f"npm:{name}@1.0.0")
         now = int(time.time() * 1000) if at is None else at
-        reader = Reader(known, Settings())
-        listing = Listing(reader.read(json.dumps(one, ensure_ascii=False).encode()) for one in entries)
+        reader = EntryReader(known, PinningSettings())
+        listing = ToolListing(reader.read(json.dumps(one, ensure_ascii=False).encode()) for one in entries)
         server = ServerSeen(
             server_id=known,
             lineage=seen.pop("lineage", known.rpartition("@")[0] or known),
@@ -143,7 +142,7 @@ class Toolroom:
         store = Store.open(self.url, busy_seconds=60)
         try:
             with store.audit_reading() as tables:
-                found = [json.loads(body) for _, body in tables.bodies(reading.Filter())]
+                found = [json.loads(body) for _, body in tables.bodies(Filter())]
         finally:
             store.close_sync()
         return [(one["action"], one["by"], one.get("detail")) for one in found if one["kind"] == "admin"]

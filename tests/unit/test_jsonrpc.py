@@ -8,9 +8,9 @@ from callgate.errors import Reason
 from callgate.jsonrpc import (
     BadMessage,
     Batch,
-    Kind,
     Limits,
     Message,
+    MessageKind,
     error_reply,
     member_span,
     parse,
@@ -40,20 +40,20 @@ class TestKinds:
     def test_request(self):
         message = parse(CALL, LIMITS)
         assert isinstance(message, Message)
-        assert (message.kind, message.id, message.method, message.raw) == (Kind.REQUEST, 7, "tools/call", CALL)
+        assert (message.kind, message.id, message.method, message.raw) == (MessageKind.REQUEST, 7, "tools/call", CALL)
         call = tool_call(message)
         assert (call.name, call.arguments, call.canonical) == ("echo", {"text": "hi"}, b'{"text":"hi"}')
 
     def test_notification(self):
         message = parse(b'{"jsonrpc":"2.0","method":"notifications/initialized"}', LIMITS)
         assert isinstance(message, Message)
-        assert message.kind is Kind.NOTIFICATION
+        assert message.kind is MessageKind.NOTIFICATION
 
     @rows("raw", [b'{"jsonrpc":"2.0","id":"a","result":{}}', b'{"id":1,"jsonrpc":"2.0","error":{}}'])
     def test_response(self, raw):
         message = parse(raw, LIMITS)
         assert isinstance(message, Message)
-        assert message.kind is Kind.RESPONSE
+        assert message.kind is MessageKind.RESPONSE
 
     def test_batch(self):
         batch = parse(b'[ {"jsonrpc":"2.0","method":"a"}, {"jsonrpc":"2.0","id":1,"method":"b"} ]', LIMITS)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.gateway import serving

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from mcp import Client
 
-from callgate.approval.settings import Settings
+from callgate.approval.settings import ApprovalSettings
 from callgate.errors import APPROVAL, ConfigError, Reason
 from callgate.protocol import CHALLENGE_CREATE, META
 from callgate.sdk import authenticators
@@ -215,7 +215,7 @@ class Slow(Absent):
 @requirement("VA-186")
 @rows("person", [Absent, Slow])
 async def test_timed_out_waiting_for_the_person(person):
-    server = SepServer(settings=Settings(first_use=True, challenge_ms=100))
+    server = SepServer(settings=ApprovalSettings(first_use=True, challenge_ms=100))
     outcome = await called(server, person=person())
     assert isinstance(outcome, TimedOut)
     assert outcome.waiting_for == "person"

@@ -7,11 +7,11 @@ import pytest
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval import Bounds, Settings
-from callgate.approval.encoding import from_base64url
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import ApprovalBounds, ApprovalSettings
+from callgate.approval.action import from_base64url
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -21,7 +21,7 @@ MISMATCH = (-32001, "argument_hash_mismatch")
 
 @pytest.fixture(scope="module")
 def library():
-    with running(server_id=SERVER_ID, settings=Settings(bounds=Bounds(per_user=1000))) as server:
+    with running(server_id=SERVER_ID, settings=ApprovalSettings(bounds=ApprovalBounds(per_user=1000))) as server:
         yield server
 
 

@@ -7,11 +7,11 @@ from mcp import Client
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval.memory import MemoryShelf
 from callgate.errors import ConfigError
 from callgate.protocol import CAPABILITIES, METHODS
 from support.approval_peer import ERAS, HttpPeer, over_pipes, refusal, signed, text_of
 from support.approval_server import Runs, argv, listening, low_level, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 

@@ -14,8 +14,8 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import Request
 from pydantic import BaseModel, ConfigDict
 
-from callgate.approval import Settings
-from callgate.approval.encoding import from_base64url
+from callgate.approval import ApprovalSettings
+from callgate.approval.action import from_base64url
 from callgate.canonical import canonical
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
@@ -221,7 +221,7 @@ def test_errors_have_the_shape_of_the_specification(alice):
 @requirement("VA-159", "VA-160")
 def test_another_language_changes_the_message_and_nothing_else():
     def errors(locale):
-        with running(settings=Settings(locale=locale)) as server:
+        with running(settings=ApprovalSettings(locale=locale)) as server:
             peer = server.peer("nobody")
             asked = [
                 peer.call("delete_resource", ABC),

@@ -7,12 +7,12 @@ import pytest
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval import Bounds, Settings
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import ApprovalBounds, ApprovalSettings
 from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, Failed, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -50,11 +50,11 @@ def test_a_tool_that_is_not_gated_or_not_there(library, era):
 @requirement("VA-053")
 def test_arguments_that_break_the_schema_open_nothing(library, era):
     person = library.join(f"schema-{era}", era)
-    before = dict(library.shelf._challenges)
+    before = library.shelf.rows("challenge")
     for arguments in ({}, {"resourceId": 5}, {"resourceId": None}, {"resource": "abc"}):
         answer = create(person.peer, "delete_resource", arguments=arguments)
         assert refusal(answer) == (-32602, "arguments_invalid")
-    assert library.shelf._challenges == before
+    assert library.shelf.rows("challenge") == before
 
 
 @rows("era", ERAS)
@@ -141,7 +141,7 @@ def test_a_tool_may_want_passkeys_that_count():
 @requirement("VA-178")
 def test_only_so_many_questions_are_open_at_once():
     clock = Clock()
-    with running(clock=clock, settings=Settings(bounds=Bounds(per_user=3, in_all=5))) as server:
+    with running(clock=clock, settings=ApprovalSettings(bounds=ApprovalBounds(per_user=3, in_all=5))) as server:
         alice, bob = server.join("alice"), server.join("bob")
         first = [alice.challenge("wipe") for _ in range(3)]
         answer = create(alice.peer, "wipe")
@@ -160,7 +160,7 @@ def test_only_so_many_questions_are_open_at_once():
 
 
 @requirement("VA-058", "VA-059")
-@rows(("settings", "expected"), [(None, 60_000), (Settings(challenge_ms=5_000), 5_000)])
+@rows(("settings", "expected"), [(None, 60_000), (ApprovalSettings(challenge_ms=5_000), 5_000)])
 def test_how_long_a_challenge_lives(settings, expected):
     clock = Clock()
     with running(clock=clock, settings=settings) as server:

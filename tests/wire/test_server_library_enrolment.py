@@ -7,7 +7,7 @@ from datetime import datetime
 import cbor2
 import pytest
 
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.protocol import ENROLL_BEGIN, ENROLL_FINISH, TICKET
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of

@@ -7,10 +7,10 @@ import pytest
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval.memory import MemoryShelf
 from callgate.protocol import META
 from support.approval_peer import ERAS, HttpPeer, refusal, text_of
 from support.approval_server import Runs, add_tools, listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 

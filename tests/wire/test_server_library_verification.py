@@ -6,14 +6,14 @@ import pytest
 from mcp.server import MCPServer
 
 from callgate import VerifiedApproval
-from callgate.approval import Bounds, Settings
-from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import ApprovalBounds, ApprovalSettings
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import Reason
 from callgate.protocol import META
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, HttpPeer, refusal, signed, text_of
 from support.approval_server import Clock, listening, running
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -22,7 +22,9 @@ A, B = {"resourceId": "a"}, {"resourceId": "b"}
 
 @pytest.fixture(scope="module")
 def library():
-    settings = Settings(bounds=Bounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000))
+    settings = ApprovalSettings(
+        bounds=ApprovalBounds(per_user=1000, registrations_per_user=100, credentials_per_user=1000)
+    )
     with running(clock=Clock(), settings=settings) as server:
         yield server
 

@@ -10,8 +10,8 @@ from mcp import Client, MCPError, StdioServerParameters
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from callgate.sdk import PinnedClient, TrackedClient, TrustTracker, library_identity
 from callgate.store import SqlTrust, Store
-from callgate.trust.memory import MemoryTrust
 from support.labelled import INJECTED, PAGE, Desk, every_road
+from support.memory import MemoryTrust
 from support.registry import requirement
 from support.shifting import Shifty, tool
 from support.stores import ready

@@ -6,12 +6,12 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import ElicitResult
 
 from callgate import VerifiedApproval
-from callgate.approval.memory import MemoryShelf
 from callgate.protocol import META
 from callgate.sdk import TrustLabels
 from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
 from support.labelled import Places, Road, every_era_of_http
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 from support.trust_library import call, every_era, labels_of

@@ -9,7 +9,7 @@ import pytest
 
 from callgate.app import notifications as module
 from callgate.app.notifications import Notifications, Webhook
-from callgate.approval.model import Policy, Request
+from callgate.approval.model import ApprovalPolicy, Request
 from callgate.config import Notify, Secret
 from callgate.config.notify import webhook_key
 from callgate.store import Block
@@ -33,7 +33,7 @@ def request(ident: str = "one", **fields: object) -> Request:
         "canonical": b'{"to":"the-hidden-account"}',
         "action_hash": b"h" * 32,
         "display_text": "transfer\nto: the-hidden-account",
-        "policy": Policy("cross-platform"),
+        "policy": ApprovalPolicy("cross-platform"),
         "why": "",
         "version": None,
         "created_at": 1_794_800_000_000,

@@ -59,7 +59,7 @@ class ApiKeys:
         *,
         token: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self._shelf = shelf
+        self._repository = shelf
         self._clock = clock
         self._token = token
 
@@ -71,7 +71,7 @@ class ApiKeys:
         if expires_at is not None and expires_at <= now:
             raise ConfigError("the key would have expired already", advice="Give a time that is still to come.")
         made = make(agent, now, by=by, expires_at=expires_at, token=self._token)
-        await self._shelf.add_key(made.key)
+        await self._repository.add_key(made.key)
         return made
 
     async def verify(self, text: str) -> Caller:
@@ -79,7 +79,7 @@ class ApiKeys:
         form = _FORM.fullmatch(text)
         if form is None:
             raise Refused(Reason.CREDENTIALS_INVALID, "this is no API key of a gateway")
-        key = await self._shelf.key(form["id"])
+        key = await self._repository.key(form["id"])
         fits = hmac.compare_digest(digest(text), key.digest if key is not None else _NOBODY)
         if key is None or not fits:
             raise Refused(Reason.CREDENTIALS_INVALID, "the API key is not known here")

@@ -1,31 +1,123 @@
-"""The whole gate for callers, as a library: `Authenticator(...).authorize(request)` says whether a request goes on.
-
-Read `Authenticator._decide`: kill switch, signature (or another credential), directory, ACL, rate limit, KYA token. The
-first that objects is the one that answers (WB-026). A part that breaks refuses.
-"""
+"""What can be set about verifying signatures, with its defaults, and what must not be set together."""
 
 from __future__ import annotations
 
 import logging
+import os
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from callgate.agents.acl import Acl, ToolLimit
 from callgate.agents.apikeys import PREFIX, ApiKeys
-from callgate.agents.bearer import Bearer
-from callgate.agents.decision import Decision, Headers, refusal
-from callgate.agents.directories import AgentDirectory, Directories
+from callgate.agents.decision import AgentDecision, Headers, refusal
+from callgate.agents.directories import AgentDirectory, Directories, Sources
+from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.limits import Limiter
-from callgate.agents.model import AgentPolicy, Signed, ToolPolicy, Verified
-from callgate.agents.options import VerifyOptions, directories, settled
-from callgate.agents.tools import MAX_CALLS, ExtractTools, called_tools
-from callgate.agents.verifying import Lookup, Verifier
+from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
+from callgate.agents.storage import NonceStore
+from callgate.agents.tokens import Bearer
+from callgate.agents.verifying import Lookup, Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
 from callgate.gate import Caller
+from callgate.jsonrpc import TOOLS_CALL, Batch, Limits, parse, tool_call
+
+Digest: TypeAlias = Literal["optional", "required"]
+
+
+class TestKey(msgspec.Struct, frozen=True):
+    """An Ed25519 key for development: a name, and the public key in base64."""
+
+    __test__ = False
+
+    keyid: str
+    base64: str
+
+
+class VerifyOptions(msgspec.Struct, frozen=True):
+    """How signatures are verified."""
+
+    profile: Profile = "ietf"
+    # Where keys come from (WB-046 to WB-049), unless the caller brings a lookup of their own.
+    sources: Sources = Sources()
+    nonces: NonceStore | None = None
+    # None: a nonce is needed as soon as there is a place to remember it (WB-059).
+    nonce: Literal["optional", "required"] | None = None
+    max_window_seconds: int = MAX_WINDOW
+    skew_seconds: int = SKEW
+    # None: optional, and required as soon as a rule looks at a tool (WB-019, WB-052).
+    content_digest: Digest | None = None
+    rsa_pss_sha256: bool = False
+    allow_test_keys: bool = False
+    test_public_key: TestKey | None = None
+    # Seconds since 1970; for tests.
+    now: Callable[[], float] = time.time
+
+
+def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> VerifySettings:
+    """What is asked of a signature, with what follows from the rest; raises ConfigError on a contradiction."""
+    if tool_rules and options.content_digest == "optional":
+        raise ConfigError(
+            "rules for tools need the body bound to its signature, and content_digest is set to optional",
+            advice='Leave content_digest out, or set it to "required".',
+        )
+    if options.nonces is None and options.nonce == "required":
+        raise ConfigError("nonces are required, and there is no place to remember them", advice="Give `nonces`.")
+    return VerifySettings(
+        profile=options.profile,
+        max_window=options.max_window_seconds,
+        skew=options.skew_seconds,
+        content_digest="required" if tool_rules else options.content_digest or "optional",
+        nonce=options.nonce or "required",
+        rsa_pss_sha256=options.rsa_pss_sha256,
+        kid_fallback=options.sources.kid_fallback,
+        allow_test_keys=options.allow_test_keys,
+        test_key=None if options.test_public_key is None else _test_key(options.test_public_key),
+        production=production,
+    )
+
+
+def by_environment(name: str = "CALLGATE_BLOCK_ALL", environ: Mapping[str, str] = os.environ) -> Callable[[], bool]:
+    """A kill switch that is looked up anew for each request (WB-089); what is not clearly off is on."""
+    return lambda: environ.get(name, "").strip().lower() not in {"", "0", "false", "off", "no"}
+
+
+def directories(options: VerifyOptions) -> Directories:
+    """The directories of the options; its owner closes it."""
+    by_kid = options.sources.kid_fallback or options.profile == "legacy"
+    return Directories(msgspec.structs.replace(options.sources, kid_fallback=by_kid), clock=options.now)
+
+
+def _test_key(given: TestKey) -> PublicKey:
+    x = given.base64.replace("+", "-").replace("/", "_").rstrip("=")
+    try:
+        return PublicKey.read({"kty": "OKP", "crv": "Ed25519", "x": x, "kid": given.keyid}, "test")
+    except Refused as refused:
+        raise ConfigError(f"test_public_key: {refused.message}", advice="Give the 32 bytes in base64.") from None
+
+
+MAX_CALLS: Final = 100
+# The tools that a body calls: a name, several, or None where it calls none.
+ExtractTools: TypeAlias = Callable[[bytes], str | Sequence[str] | None]
+
+_LIMITS: Final = Limits(batch=MAX_CALLS)
+
+
+def called_tools(body: bytes) -> tuple[str, ...]:
+    """The tools of a JSON-RPC message or batch, each element on its own (WB-041, WB-043); raises BadMessage.
+
+    What cannot be read as one message for everybody is refused: a rule for tools would prove nothing about it.
+    """
+    if not body:
+        return ()
+    read = parse(body, _LIMITS)
+    messages = read.messages if isinstance(read, Batch) else (read,)
+    return tuple(tool_call(message).name for message in messages if message.method == TOOLS_CALL)
+
 
 log = logging.getLogger("callgate.agents")
 
@@ -94,11 +186,11 @@ class Authenticator:
         if self._own is not None:
             await self._own.close()
 
-    async def authorize(self, request: Signed, *, server: str = "") -> Decision:
+    async def authorize(self, request: Signed, *, server: str = "") -> AgentDecision:
         """Whether the request goes on, and as whose."""
         return await self._concluded(_SoFar(request, server), self._decide)
 
-    async def identify(self, request: Signed) -> Decision:
+    async def identify(self, request: Signed) -> AgentDecision:
         """Only who calls, for whoever asks `permit` about each call once it is read."""
         return await self._concluded(_SoFar(request, ""), self._identify)
 
@@ -124,7 +216,7 @@ class Authenticator:
         claims = {**caller.claims, "kya": found.claims}
         return msgspec.structs.replace(caller, principal=found.principal, claims=claims)
 
-    async def _concluded(self, so_far: _SoFar, check: Callable[[_SoFar], Awaitable[object]]) -> Decision:
+    async def _concluded(self, so_far: _SoFar, check: Callable[[_SoFar], Awaitable[object]]) -> AgentDecision:
         try:
             await check(so_far)
         except Limited as limited:
@@ -138,7 +230,7 @@ class Authenticator:
         except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
             log.error("check failed", extra={"fields": {"error": place(error)}})
             return self._refusal(Refused(Reason.CHECK_FAILED), so_far)
-        return Decision(
+        return AgentDecision(
             ok=True,
             caller=so_far.caller,
             info=so_far.verified,
@@ -198,7 +290,7 @@ class Authenticator:
             digest_verified=verified.digest_verified,
         )
 
-    def _refusal(self, refused: Refused, so_far: _SoFar) -> Decision:
+    def _refusal(self, refused: Refused, so_far: _SoFar) -> AgentDecision:
         headers = so_far.headers
         if self._bearer is not None and refused.reason in _CHALLENGED:
             headers = (*headers, (b"www-authenticate", self._bearer.challenge(refused).encode()))
@@ -238,7 +330,7 @@ def _check_rules(acl: Acl, *, listed: bool, counted: bool) -> None:
         raise ConfigError("there are rate limits, and nothing that counts", advice="Give `rate_limiter`.")
 
 
-async def verified(verifier: Verifier, request: Signed) -> Decision:
+async def verified(verifier: Verifier, request: Signed) -> AgentDecision:
     """Only the signature, for whoever brings a policy of their own (WB-025)."""
     try:
         info = await verifier.verify(request)
@@ -253,7 +345,7 @@ async def verified(verifier: Verifier, request: Signed) -> Decision:
         directory=info.directory,
         digest_verified=info.digest_verified,
     )
-    return Decision(ok=True, caller=caller, info=info, request=request)
+    return AgentDecision(ok=True, caller=caller, info=info, request=request)
 
 
 def _bearer_token(headers: Headers) -> str:

@@ -43,7 +43,7 @@ _SHAPES: Final[Mapping[str, str]] = {
 }
 
 
-class Answer(msgspec.Struct, frozen=True):
+class SignedResponse(msgspec.Struct, frozen=True):
     """A response, for signatures over one (of a key directory); `request` is what it answers."""
 
     status: int
@@ -52,16 +52,16 @@ class Answer(msgspec.Struct, frozen=True):
     body: bytes = b""
 
 
-class Message:
+class SignedMessage:
     """A request or response with its headers sorted, for one signature after the other."""
 
     __slots__ = ("_asked", "_dictionaries", "_query", "answer", "fields", "request")
 
-    def __init__(self, of: Signed | Answer) -> None:
-        self.answer = of if isinstance(of, Answer) else None
-        self.request = of.request if isinstance(of, Answer) else of
+    def __init__(self, of: Signed | SignedResponse) -> None:
+        self.answer = of if isinstance(of, SignedResponse) else None
+        self.request = of.request if isinstance(of, SignedResponse) else of
         self.fields = index(of.headers)
-        self._asked: Message | None = None
+        self._asked: SignedMessage | None = None
         self._query: dict[str, list[str | None]] | None = None
         self._dictionaries: dict[str, dict[str, tuple[Any, Params]]] = {}
 
@@ -70,10 +70,10 @@ class Message:
         return self.request.body if self.answer is None else self.answer.body
 
     @property
-    def asked(self) -> Message:
+    def asked(self) -> SignedMessage:
         """The request that a response answers."""
         if self._asked is None:
-            self._asked = Message(self.request)
+            self._asked = SignedMessage(self.request)
         return self._asked
 
     def header(self, name: bytes) -> bytes | None:
@@ -102,7 +102,7 @@ class Message:
         return member(held[key]) if key in held else None
 
 
-def value(component: Component, message: Message) -> str:
+def value(component: Component, message: SignedMessage) -> str:
     """The value of a component, or `unsupported_covered_field` where there is none."""
     params = component.params
     if params:
@@ -120,14 +120,14 @@ def authority(request: Signed) -> str:
     return request.authority.lower().removesuffix(_PORTS.get(request.scheme.lower(), "\n"))
 
 
-def _of_the_request(component: Component, message: Message) -> str:
+def _of_the_request(component: Component, message: SignedMessage) -> str:
     if message.answer is None or component.params["req"] is not True:
         raise Refused(_UNSUPPORTED, f"{component.text}: req belongs to the signature of a response, RFC 9421 §2.4.")
     params = {key: one for key, one in component.params.items() if key != "req"}
     return value(Component(component.name, params, component.text), message.asked)
 
 
-def _derived(component: Component, message: Message) -> str:
+def _derived(component: Component, message: SignedMessage) -> str:
     if message.answer is not None:
         if component.name == "@status" and not component.params:
             return str(message.answer.status)
@@ -162,7 +162,7 @@ _DERIVED: Final[Mapping[str, Callable[[Signed], str]]] = {
 }
 
 
-def _query_param(component: Component, message: Message) -> str:
+def _query_param(component: Component, message: SignedMessage) -> str:
     """RFC 9421 §2.2.8. A name that comes twice cannot be covered, nor can what is not UTF-8: both have two readings."""
     name = component.params.get("name")
     if type(name) is not str or len(component.params) > 1:
@@ -182,7 +182,7 @@ def _encoded(text: str) -> str | None:
     return quote(decoded, safe="*").replace("~", "%7E")
 
 
-def _field(component: Component, message: Message) -> str:
+def _field(component: Component, message: SignedMessage) -> str:
     held = message.fields.get(component.name.encode())
     if held is None:
         raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the message has no such header.")
@@ -217,7 +217,7 @@ def _plain(raw: bytes, component: Component) -> str:
     raise Refused(_UNSUPPORTED, f"{component.text} holds characters that cannot be signed, RFC 9421 §2.5.")
 
 
-def signature_base(given: Input, message: Message) -> bytes:
+def signature_base(given: Input, message: SignedMessage) -> bytes:
     """§2.5: a line for each component, then the parameters. No value holds a line end: no line passes for another."""
     lines = [f"{component.text}: {value(component, message)}" for component in given.components]
     lines.append(f'"@signature-params": {given.text}')

@@ -41,7 +41,7 @@ class Response(NamedTuple):
     body: bytes
 
 
-class Decision(msgspec.Struct, frozen=True):
+class AgentDecision(msgspec.Struct, frozen=True):
     """Whether a request goes on. `info` is the signature that held, where there was one."""
 
     ok: bool
@@ -87,9 +87,9 @@ class Decision(msgspec.Struct, frozen=True):
         return (*stripped(self.request.headers if self.request is not None else (), self.used), *ours)
 
 
-def refusal(refused: Refused, *, headers: Headers = (), **known: Any) -> Decision:
+def refusal(refused: Refused, *, headers: Headers = (), **known: Any) -> AgentDecision:
     """The decision that a refusal is."""
-    return Decision(
+    return AgentDecision(
         ok=False,
         reason=refused.reason,
         status=refused.status,

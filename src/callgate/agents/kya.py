@@ -15,12 +15,13 @@ from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.agents.keys import Key
+from callgate.agents.keys import PublicKey
 from callgate.agents.model import SKEW
+from callgate.agents.storage import NonceStore
 from callgate.agents.tokens import (
     BadToken,
     Fetch,
-    Keys,
+    IssuerKeys,
     NoKeys,
     Outline,
     check_times,
@@ -56,11 +57,6 @@ class KyaVerifier(Protocol):
 
     async def verify(self, token: str, caller: Caller) -> Attested:
         """`token` is the header's value; `caller` is who signed the request, `caller.key` the thumbprint of its key."""
-
-
-class Nonces(Protocol):
-    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
-        """Record it, until a time in milliseconds; False where it is there already."""
 
 
 class KyaPolicy(msgspec.Struct, frozen=True):
@@ -124,13 +120,13 @@ class KyaSettings(msgspec.Struct, frozen=True):
 class KyaPay:
     """Verifies tokens of the KYAPay profile (draft-skyfire-oauth-kyapay-token)."""
 
-    def __init__(self, settings: KyaSettings, fetch: Fetch, nonces: Nonces, clock: Callable[[], float]) -> None:
+    def __init__(self, settings: KyaSettings, fetch: Fetch, nonces: NonceStore, clock: Callable[[], float]) -> None:
         _check(settings)
         self._settings = settings
         self._nonces = nonces
         self._clock = clock
         self._keys = {
-            issuer: Keys(url or f"{issuer.rstrip('/')}/.well-known/jwks.json", fetch, clock)
+            issuer: IssuerKeys(url or f"{issuer.rstrip('/')}/.well-known/jwks.json", fetch, clock)
             for issuer, url in settings.issuers.items()
         }
 
@@ -197,7 +193,7 @@ def _check_key(claims: Mapping[str, Any], caller: Caller) -> None:
         raise BadToken("the token counts only with a signed request")
     try:
         # Refuses private halves as well: a key that travels in tokens is nobody's any more.
-        named = Key.read(jwk).thumbprint
+        named = PublicKey.read(jwk).thumbprint
     except Refused:
         raise BadToken("the key in the token cannot be used: it is private, or of no kind that is taken here") from None
     if not hmac.compare_digest(named.encode(), caller.key.encode()):

@@ -1,7 +1,6 @@
-"""Rate limits: how many calls an agent may make over time, and how many at once.
+"""Token buckets, each kept as one number: when it will be full again.
 
-Counted per verified agent, and per tool where a limit says so, never per address. Answers carry the fields of
-draft-ietf-httpapi-ratelimit-headers; `Retry-After` (RFC 9110 §10.2.3) comes with a refusal and counts before them.
+That is the generic cell rate algorithm. A bucket nobody asked for long needs no row and no memory at all.
 """
 
 from __future__ import annotations
@@ -9,16 +8,115 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.agents import keeping
-from callgate.agents.buckets import FASTEST, Buckets, asked
+from callgate.agents import storage
 from callgate.agents.model import ToolPolicy
-from callgate.agents.storage import AgentShelf, Budget, Take
+from callgate.agents.storage import AgentRepository, BucketState, Take
+from callgate.canonical import parts_hash
 from callgate.errors import ConfigError, Reason, Refused
+
+# Of clocks that differ by more than this, one is wrong: what it wrote is not waited for.
+FAR_MS: Final = 3_600_000.0
+# Sums of many fractions are a little off.
+_ROUNDING_MS: Final = 0.5
+_SLOWEST: Final = 1e-12
+# A time in milliseconds has no finer steps than a few thousandths: less than that would be taken for nothing.
+FASTEST: Final = 100.0
+_LEAST: Final = 0.1
+
+Asked: TypeAlias = Sequence[tuple[bytes, Take]]
+
+
+def demand(take: Take) -> None:
+    """Refuse what no bucket can be."""
+    sane = all(map(math.isfinite, (take.per_ms, take.burst, take.cost)))
+    if not sane or not _SLOWEST <= take.per_ms <= FASTEST or take.burst <= 0 or 0 != take.cost < _LEAST:
+        raise ConfigError(
+            "a rate limit allows nothing, or more than can be counted",
+            advice="Give it a rate above 0 and up to 100,000 a second, and a burst of at least 1.",
+        )
+
+
+def asked(takes: Sequence[Take]) -> Asked:
+    """The same with short keys: names of buckets have any length."""
+    for take in takes:
+        demand(take)
+    return [(parts_hash(take.bucket), take) for take in takes]
+
+
+def weigh(full_at: float, take: Take, now: float) -> tuple[float, BucketState]:
+    """When the bucket will be full after this, and how it stands; unchanged where there is not enough."""
+    step = 1.0 / take.per_ms
+    whole = take.burst * step
+    start = max(full_at, now)
+    if start > now + whole + FAR_MS:
+        start = now + whole
+    after = start + take.cost * step
+    short = after - (now + whole)
+    if short <= min(_ROUNDING_MS, step / 2):
+        return after, BucketState(ok=True, left=max(0.0, -short / step))
+    left = max(0.0, (now + whole - start) / step)
+    return start, BucketState(ok=False, left=left, wait_ms=math.inf if take.cost > take.burst else short)
+
+
+def spend(buckets: Mapping[bytes, float], wanted: Asked, now: float) -> tuple[dict[bytes, float], list[BucketState]]:
+    """What becomes of these buckets, and how each stands: all are taken from, or none is."""
+    trial: dict[bytes, float] = {}
+    budgets: list[BucketState] = []
+    for key, take in wanted:
+        trial[key], budget = weigh(trial.get(key, buckets.get(key, 0.0)), take, now)
+        budgets.append(budget)
+    if all(budget.ok for budget in budgets):
+        return trial, budgets
+    # Nothing is taken, but a time that a wrong clock wrote does not stay.
+    mended: dict[bytes, float] = {}
+    for at, (key, take) in enumerate(wanted):
+        full_at, before = weigh(buckets.get(key, 0.0), _nothing(take), now)
+        if full_at < buckets.get(key, 0.0):
+            mended[key] = full_at
+        budgets[at] = BucketState(ok=budgets[at].ok, left=before.left, wait_ms=budgets[at].wait_ms)
+    return mended, budgets
+
+
+def _nothing(take: Take) -> Take:
+    return Take(take.bucket, take.per_ms, take.burst, 0.0)
+
+
+class Buckets:
+    """Token buckets in the memory of one process; never more than `most`.
+
+    Where there are too many, those go that would be full soonest: who makes up new names cannot empty their own bucket
+    out of memory that way.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._full_at: MutableMapping[bytes, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def spend(self, wanted: Asked, now: float) -> list[BucketState]:
+        changed, budgets = spend(self._full_at, wanted, now)
+        self._full_at.update(changed)
+        if len(self._full_at) > self._most:
+            self.prune(now)
+        return budgets
+
+    def prune(self, now: float) -> int:
+        """Forget the full ones, and some more where that is not enough, so that this is not done at every turn."""
+        before = len(self._full_at)
+        kept = {key: full_at for key, full_at in self._full_at.items() if full_at > now}
+        if len(kept) > self._most:
+            latest = sorted(kept.items(), key=lambda one: one[1], reverse=True)
+            kept = dict(latest[: self._most - self._most // 10])
+        self._full_at = kept
+        return before - len(kept)
+
 
 _MINUTE_MS: Final = 60_000.0
 _MOST: Final = 1_000_000_000
@@ -96,7 +194,7 @@ class Limiter(Protocol):
 class MemoryLimiter:
     """Counts in this process only. A clock that is set does not move it."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic, most: int = keeping.BUDGETS) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, most: int = storage.BUDGETS) -> None:
         self._clock = clock
         self._buckets = Buckets(most)
 
@@ -110,18 +208,18 @@ class MemoryLimiter:
 class StoreLimiter:
     """Counts in the store, for all processes on it."""
 
-    def __init__(self, shelf: AgentShelf, *, clock: Callable[[], float] = time.time) -> None:
-        self._shelf = shelf
+    def __init__(self, shelf: AgentRepository, *, clock: Callable[[], float] = time.time) -> None:
+        self._repository = shelf
         self._clock = clock
 
     async def take(self, agent: str, limits: Sequence[Limit]) -> Allowance:
         if not limits:
             return Allowance()
         takes = [limit.take(agent) for limit in limits]
-        return allowance(limits, await self._shelf.spend_all(takes, int(self._clock() * 1000)))
+        return allowance(limits, await self._repository.spend_all(takes, int(self._clock() * 1000)))
 
 
-def allowance(limits: Sequence[Limit], budgets: Sequence[Budget]) -> Allowance:
+def allowance(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Allowance:
     """What the buckets say, as an answer says it."""
     pairs = list(zip(limits, budgets, strict=True))
     over = [(limit.name, budget.wait_ms) for limit, budget in pairs if not budget.ok]
@@ -140,7 +238,7 @@ def allowance(limits: Sequence[Limit], budgets: Sequence[Budget]) -> Allowance:
     )
 
 
-def _left(limit: Limit, budget: Budget) -> str:
+def _left(limit: Limit, budget: BucketState) -> str:
     """`t` is the time in which no more than `r` can be used: until the next token is whole."""
     # A hair less than a whole token still buys a call.
     whole = min(limit.most, math.floor(budget.left + 0.001)) if budget.ok else 0

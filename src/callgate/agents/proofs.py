@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.bearer import Bearer
-from callgate.agents.directories.looking import Directories
+from callgate.agents.directories.lookup import Directories
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.model import Signed, Verified
 from callgate.agents.stage import Headers
+from callgate.agents.tokens import Bearer
 from callgate.agents.verifying import Verifier
 from callgate.errors import Reason, Refused
 from callgate.gate import Caller

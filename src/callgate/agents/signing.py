@@ -13,9 +13,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from callgate.agents.components import Answer, Message, signature_base
-from callgate.agents.digest import content_digest
-from callgate.agents.fields import Input, components, dictionary, inputs, member, signatures
+from callgate.agents.components import SignedMessage, SignedResponse, signature_base
+from callgate.agents.fields import Input, components, content_digest, dictionary, inputs, member, signatures
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, public_jwk, thumbprint
 from callgate.agents.model import DIRECTORY_TAG, TAG, Signed
 from callgate.errors import Reason, Refused
@@ -68,7 +67,7 @@ class Signer:
         verifiers read it.
         """
         added: dict[str, str] = {}
-        present = Message(signed)
+        present = SignedMessage(signed)
         names = list(covered)
         if digest:
             if present.header(b"content-digest") is None:
@@ -80,22 +79,24 @@ class Signer:
             added["Signature-Agent"] = (
                 value if legacy else _beside(present, b"signature-agent", f"{self.label}={value}", self.label)
             )
-        whole = Message(_with(signed, added))
+        whole = SignedMessage(_with(signed, added))
         return added | self._signed(whole, names, TAG, nonce or self._new_nonce(), expires_in)
 
-    def sign_answer(self, answer: Answer, *, expires_in: int = 300, digest: bool = True) -> dict[str, str]:
+    def sign_answer(self, answer: SignedResponse, *, expires_in: int = 300, digest: bool = True) -> dict[str, str]:
         """The headers to set on a key directory's answer, which show that whoever publishes the key has it."""
         added: dict[str, str] = {}
         names = ['"@authority";req']
         if digest:
-            if Message(answer).header(b"content-digest") is None:
+            if SignedMessage(answer).header(b"content-digest") is None:
                 added["Content-Digest"] = content_digest(answer.body)
             names.append("content-digest")
         headers = answer.headers + tuple((name.lower().encode(), text.encode()) for name, text in added.items())
-        whole = Message(Answer(answer.status, headers, answer.request, answer.body))
+        whole = SignedMessage(SignedResponse(answer.status, headers, answer.request, answer.body))
         return added | self._signed(whole, names, DIRECTORY_TAG, self._new_nonce(), expires_in)
 
-    def _signed(self, message: Message, names: Sequence[str], tag: str, nonce: str, expires_in: int) -> dict[str, str]:
+    def _signed(
+        self, message: SignedMessage, names: Sequence[str], tag: str, nonce: str, expires_in: int
+    ) -> dict[str, str]:
         created = int(self._clock())
         params = {
             "created": created,
@@ -124,7 +125,7 @@ def _with(signed: Signed, added: Mapping[str, str]) -> Signed:
     return Signed(signed.method, signed.scheme, signed.authority, signed.path, signed.query, kept + more, signed.body)
 
 
-def _beside(message: Message, name: bytes, text: str, label: str) -> str:
+def _beside(message: SignedMessage, name: bytes, text: str, label: str) -> str:
     """A member put after those that are there; a label that is taken is not signed over."""
     there = message.header(name)
     if not there:

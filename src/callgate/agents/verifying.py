@@ -1,8 +1,4 @@
-"""Who signed this request: RFC 9421 as Web Bot Auth narrows it (draft-ietf-webbotauth-httpsig-protocol-01).
-
-Each label is looked at on its own: one that does not hold spoils no other, and is reported. A nonce is taken last and
-only for a signature that holds, so that nobody can use up the nonces of somebody else.
-"""
+"""Keys whose private half is printed in a specification. Whoever can read may sign with them."""
 
 from __future__ import annotations
 
@@ -11,24 +7,152 @@ import time
 from collections.abc import Awaitable, Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callgate.agents.components import Message, signature_base
-from callgate.agents.coverage import Coverage, coverage, covered_agent
-from callgate.agents.digest import check_digest
-from callgate.agents.fields import Advertised, Input, inputs, signatures
-from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, Key
+from callgate.agents.components import SignedMessage, signature_base
+from callgate.agents.fields import (
+    MAX_TEXT,
+    Advertised,
+    Input,
+    Params,
+    advertised,
+    check_digest,
+    components,
+    covers_digest,
+    inputs,
+    signatures,
+)
+from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, PublicKey
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
-from callgate.agents.terms import Terms, check_window, read_terms
-from callgate.agents.test_keys import PUBLISHED
+from callgate.agents.storage import NonceStore
 from callgate.errors import ConfigError, Reason, Refused
+
+# Thumbprints (RFC 7638) of the keys of RFC 9421 appendix B.1 and of two RFCs about JWK.
+PUBLISHED: Final = frozenset(
+    {
+        "BHj8s0GPnMEQtkaULIM-PLgEhLBbuGUQ1vMxmBWZzEo",  # test-key-rsa
+        "oD0HwocPBSfpNy5W3bpJeyFGY_IQ_YpqxSjQ3Yd-CLA",  # test-key-rsa-pss
+        "ydQXMtvbsOsZyFir-Y7A8t7fKEM1gbKPvyFkdpu4fvI",  # test-key-ecc-p256
+        "poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U",  # test-key-ed25519
+        "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs",  # RFC 7638 §3.1
+        "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k",  # RFC 8037 appendix A
+    }
+)
+
+
+class Terms(NamedTuple):
+    """The parameters of a signature, each of the type that it has to be."""
+
+    keyid: str
+    created: int
+    expires: int
+    nonce: str | None
+    algorithm: str | None
+
+
+def read_terms(given: Input, *, nonce: bool) -> Terms:
+    """The parameters that are needed, and a nonce where that is needed too."""
+    params = given.params
+    keyid, created, expires = _text(params, "keyid"), params.get("created"), params.get("expires")
+    once = _text(params, "nonce")
+    if keyid is None or created is None or expires is None or (nonce and once is None):
+        needed = ("keyid", "created", "expires", "nonce") if nonce else ("keyid", "created", "expires")
+        missing = ", ".join(name for name in needed if name not in params)
+        raise Refused(Reason.MISSING_REQUIRED_PARAM, f"The signature lacks the parameter {missing}.")
+    # Not isinstance: true is an int as well.
+    if type(created) is not int or type(expires) is not int:
+        raise Refused(Reason.TIMESTAMP_NOT_INTEGER)
+    return Terms(keyid, created, expires, once, _text(params, "alg"))
+
+
+def check_window(terms: Terms, now: float, longest: int, skew: int) -> None:
+    """created ≤ now ≤ expires, and not too far apart. Only a clock that is ahead is forgiven, by `skew` seconds."""
+    if terms.expires <= terms.created:
+        raise Refused(Reason.SIGNATURE_EXPIRED, "The signature expires before it was created, or at once.")
+    if terms.expires - terms.created > longest:
+        raise Refused(
+            Reason.WINDOW_TOO_LARGE,
+            f"The signature is valid for {terms.expires - terms.created} seconds; {longest} are taken here.",
+        )
+    if terms.created > now + skew:
+        raise Refused(Reason.CREATED_IN_FUTURE)
+    if terms.expires < now:
+        raise Refused(Reason.SIGNATURE_EXPIRED)
+
+
+def _text(params: Params, name: str) -> str | None:
+    value = params.get(name)
+    if value is None:
+        return None
+    # Tokens and display strings are no str; strings of structured fields are ASCII.
+    if type(value) is not str or not 0 < len(value) <= MAX_TEXT:
+        raise Refused(
+            Reason.SIGNATURE_INPUT_MALFORMED,
+            f"The parameter {name} has to be a string of at most {MAX_TEXT} characters.",
+        )
+    return value
+
+
+class Coverage(NamedTuple):
+    """What a list of components binds a signature to."""
+
+    # As they stand in the signature base.
+    texts: tuple[str, ...]
+    host: bool
+    body: bool
+    # The members of Signature-Agent; None for that header whole.
+    agents: tuple[str | None, ...]
+
+
+@lru_cache(maxsize=256)
+def coverage(listed: str) -> Coverage:
+    """For the text of an inner list."""
+    found = components(listed)
+    return Coverage(
+        texts=tuple(one.text for one in found),
+        host=any(one.name in {"@authority", "@target-uri"} for one in found),
+        body=covers_digest(found),
+        agents=tuple(one.params.get("key") for one in found if one.name == "signature-agent"),
+    )
+
+
+def covered_agent(label: str, covered: Coverage, message: SignedMessage) -> Advertised | None:
+    """Check that enough is covered, and find the directory that is named: only what is covered is believed."""
+    if not covered.host:
+        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Neither @authority nor @target-uri is covered.")
+    raw = message.header(b"signature-agent")
+    if raw is None:
+        return None
+    if not covered.agents:
+        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Signature-Agent is sent, and not covered.")
+    sent = advertised(raw)
+    wanted = _wanted(label, covered.agents, [one.label for one in sent])
+    if wanted is None:
+        raise Refused(
+            Reason.MISSING_REQUIRED_COVERED_FIELD,
+            "Which member of Signature-Agent belongs to the signature is not plain.",
+        )
+    for one in sent:
+        if one.label == wanted:
+            return one
+    raise Refused(Reason.UNSUPPORTED_COVERED_FIELD, "A member of Signature-Agent is covered that is not sent.")
+
+
+def _wanted(label: str, covered: tuple[str | None, ...], sent: list[str]) -> str | None:
+    """The draft names the member like the label; published vectors do not, and what they mean is plain all the same."""
+    choice = sent if None in covered else covered
+    if label in choice:
+        return label
+    return choice[0] if len(choice) == 1 else None
+
 
 _log = logging.getLogger(__name__)
 
 # By key id and the URL that Signature-Agent names; the URL is None where that header is not sent.
-Lookup: TypeAlias = Callable[[str, str | None], Awaitable[Key | None]]
+Lookup: TypeAlias = Callable[[str, str | None], Awaitable[PublicKey | None]]
 Clock: TypeAlias = Callable[[], float]
 
 # Each may need a directory fetched, so one request must not name many.
@@ -36,13 +160,7 @@ MAX_TRIED: Final = 4
 _TAKEN: Final = frozenset({ED25519, ECDSA_P256, RSA_PSS_512})
 
 
-class Nonces(Protocol):
-    """The part of the store that decides whether a nonce is new."""
-
-    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool: ...
-
-
-class Settings(msgspec.Struct, frozen=True):
+class VerifySettings(msgspec.Struct, frozen=True):
     """What is asked of a signature. Times in seconds."""
 
     profile: Profile = "ietf"
@@ -57,7 +175,7 @@ class Settings(msgspec.Struct, frozen=True):
     kid_fallback: bool = False
     allow_test_keys: bool = False
     # An Ed25519 key for development, used where no directory has the key.
-    test_key: Key | None = None
+    test_key: PublicKey | None = None
     production: bool = False
 
     def problems(self, *, nonces: bool) -> list[str]:
@@ -79,7 +197,7 @@ class _Holds(NamedTuple):
     """A signature that holds, but for its nonce."""
 
     label: str
-    key: Key
+    key: PublicKey
     algorithm: str
     terms: Terms
     covered: Coverage
@@ -90,9 +208,9 @@ class Verifier:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: VerifySettings,
         lookup: Lookup,
-        nonces: Nonces | None = None,
+        nonces: NonceStore | None = None,
         clock: Clock = time.time,
     ) -> None:
         if problems := settings.problems(nonces=nonces is not None):
@@ -111,7 +229,7 @@ class Verifier:
 
     async def verify(self, signed: Signed) -> Verified:
         """The first label whose signature holds and is new; otherwise Refused, for what is wrong with the first one."""
-        message = Message(signed)
+        message = SignedMessage(signed)
         raw_inputs, raw_signatures = message.header(b"signature-input"), message.header(b"signature")
         if raw_inputs is None or raw_signatures is None:
             raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
@@ -132,7 +250,7 @@ class Verifier:
             why.data = {**why.data, "labels": {label: reason.value for label, reason in others.items()}}
         raise why
 
-    async def _check(self, label: str, given: Input, signature: bytes | None, message: Message) -> _Holds:
+    async def _check(self, label: str, given: Input, signature: bytes | None, message: SignedMessage) -> _Holds:
         """Everything about one label but its nonce; what is cheap comes first, and before any directory is asked."""
         terms = read_terms(given, nonce=self._needs_nonce)
         if terms.algorithm is not None and terms.algorithm not in self._taken:
@@ -160,7 +278,7 @@ class Verifier:
             check_digest(digest, message.body)
         return _Holds(label, key, algorithm, terms, covered)
 
-    def _accepted(self, key: Key | None, keyid: str, now: float) -> Key:
+    def _accepted(self, key: PublicKey | None, keyid: str, now: float) -> PublicKey:
         """The key that was found, if it bears out the id by which it was looked for and may be used."""
         if key is not None and key.thumbprint != keyid and not (self._by_kid and key.kid == keyid):
             key = None
@@ -238,7 +356,7 @@ def _need_digest(digest: bytes | None, covered: Coverage) -> None:
         raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401)
 
 
-def _verified(one: _Holds, message: Message, others: dict[str, Reason]) -> Verified:
+def _verified(one: _Holds, message: SignedMessage, others: dict[str, Reason]) -> Verified:
     return Verified(
         label=one.label,
         keyid=one.key.thumbprint,

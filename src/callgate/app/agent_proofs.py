@@ -7,25 +7,23 @@ import time
 import msgspec
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.bearer import Bearer, BearerSettings, Issuer
-from callgate.agents.directories.looking import Directories
-from callgate.agents.directories.sources import Sources
-from callgate.agents.fetching import Fetcher
+from callgate.agents.directories.lookup import Directories, Sources
+from callgate.agents.fetching import Fetcher, Reach
 from callgate.agents.keys import thumbprint
 from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.proofs import Proofs
-from callgate.agents.reaching import Reach
 from callgate.agents.stage import AcceptedProofs
-from callgate.agents.storage import AgentShelf, Listed
-from callgate.agents.test_keys import PUBLISHED
-from callgate.agents.tokens import Fetch
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.storage import AgentRepository, Listed
+from callgate.agents.tokens import Bearer, BearerSettings, Fetch, Issuer
+from callgate.agents.verifying import PUBLISHED, Verifier, VerifySettings
 from callgate.config import AgentsSection, KnownAgent
 from callgate.config.agents import LISTED
 from callgate.errors import ConfigError, Refused
 
 
-def configured_proofs(agents: AgentsSection, is_open: AcceptedProofs, shelf: AgentShelf, *, production: bool) -> Proofs:
+def configured_proofs(
+    agents: AgentsSection, is_open: AcceptedProofs, shelf: AgentRepository, *, production: bool
+) -> Proofs:
     """What one configuration takes as proof."""
     fetcher = Fetcher(_reach(agents))
     issuers = fetcher.apart()
@@ -97,9 +95,9 @@ def _published(one: KnownAgent) -> bool:
     return name in PUBLISHED
 
 
-def _settings(agents: AgentsSection, *, production: bool) -> Settings:
+def _settings(agents: AgentsSection, *, production: bool) -> VerifySettings:
     section = agents.signatures
-    return Settings(
+    return VerifySettings(
         profile=section.profile,
         max_window=section.max_window_seconds,
         nonce=section.nonce,
@@ -125,7 +123,7 @@ def _bearer(agents: AgentsSection, fetch: Fetch) -> Bearer:
     return Bearer(BearerSettings(resource, issuers, section.audiences, section.scopes), fetch, time.time)
 
 
-def _kya(agents: AgentsSection, fetch: Fetch, shelf: AgentShelf) -> KyaPolicy:
+def _kya(agents: AgentsSection, fetch: Fetch, shelf: AgentRepository) -> KyaPolicy:
     section = agents.kya
     if section.mode == "off":
         return KyaPolicy()

@@ -13,7 +13,7 @@ import msgspec
 if TYPE_CHECKING:
     from callgate.agents.directories import Directories, Explained
     from callgate.agents.model import ApiKey
-    from callgate.agents.storage import AgentShelf
+    from callgate.agents.storage import AgentRepository
     from callgate.config import AgentsSection, Config
     from callgate.store import SqlAgents, Store
 
@@ -72,7 +72,7 @@ def ways_in(config: Config) -> Sequence[str]:
 
 
 @asynccontextmanager
-async def directories(config: Config, shelf: AgentShelf) -> AsyncIterator[Directories]:
+async def directories(config: Config, shelf: AgentRepository) -> AsyncIterator[Directories]:
     """Directories as the gateway of this configuration looks keys up."""
     from callgate.agents.stage import AcceptedProofs
     from callgate.app.agent_proofs import configured_proofs

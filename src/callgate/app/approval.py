@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from callgate.app.observations import ServerObservations
-from callgate.approval import Approvals, Attestation, Bounds, RelyingParty, Request, Settings
+from callgate.approval import ApprovalBounds, Approvals, ApprovalSettings, Attestation, RelyingParty, Request
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.reach import TAKES_ANY, Demand
 from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, RequestStateSigner
@@ -17,14 +17,14 @@ from callgate.approval.stage import ApprovalCheck, ApprovalStage, ApprovalTimes,
 from callgate.approval.tool_catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, ToolCatalogue, read_tools
 from callgate.config import ApprovalSection, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.keyring import Keyring
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from callgate.transport.http.guard import origin_of
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
-    from callgate.pinning.storage import PinShelf
+    from callgate.pinning.storage import PinRepository
 
 _ANY_LOCAL_PORT: Final = "http://localhost:*"
 # Beyond the waiting itself: the server is asked, the store answers.
@@ -56,7 +56,7 @@ class ApprovalRuntime:
         self._store = store
         self._audit = audit
         self._closed = closed
-        self._shelf = SqlShelf(store)
+        self._shelf = SqlApprovals(store)
         self._seals = RequestStateSigner(lambda: [key.secret for key in keyring.versions(REQUEST_STATE_KEY)])
         self._rounds = MultiRoundState(_ROUND_SECONDS)
         self._lobby = PendingApprovals()
@@ -135,7 +135,7 @@ class ApprovalPolicies(dict[str, ServerApprovalPolicy]):
         return made
 
 
-async def demands(config: Config, pins: PinShelf) -> list[Demand] | None:
+async def demands(config: Config, pins: PinRepository) -> list[Demand] | None:
     """The tools on record that do not take every passkey, decided as for a call of theirs now; None where nobody is
     asked about any call.
     """
@@ -203,15 +203,15 @@ def party(section: ApprovalSection) -> RelyingParty:
     return RelyingParty(section.rp_id, section.rp_name, tuple(dict.fromkeys(origins)), section.top_origins)
 
 
-def settings(section: ApprovalSection) -> Settings:
-    return Settings(
+def settings(section: ApprovalSection) -> ApprovalSettings:
+    return ApprovalSettings(
         challenge_ms=round(section.challenge_seconds * 1000),
         registration_ms=round(section.enrolment_seconds * 1000),
         ticket_ms=round(section.ticket_seconds * 1000),
         request_ms=round(section.request_seconds * 1000),
         session_ms=round(section.session_seconds * 1000),
         argument_bytes=section.argument_bytes,
-        bounds=Bounds(
+        bounds=ApprovalBounds(
             per_user=section.pending_per_user,
             in_all=section.pending,
             requests_per_user=section.pending_per_user,

@@ -32,7 +32,7 @@ from callgate.config import Config, ServerSection
 from callgate.errors import CallgateError, ConfigError, place
 from callgate.local import wire
 from callgate.local.place import LocalError, Place, address, peer
-from callgate.prompts.listener import Ear, PromptListener
+from callgate.prompts.listener import PromptListener, PromptRecipient
 from callgate.prompts.processes import Process, snapshot
 from callgate.transport.stdio.pipes import StdioFront
 from callgate.transport.stdio.session import StdioSession, WrappedServer
@@ -280,7 +280,7 @@ class WrapConnection:
         at = order_place(config, order, server, f"-{secrets.token_hex(4)}")
         learnt = self._learnt = ServerObservations(at, started_by(self._client, order.environ))
         runtime.metrics.know([order.name])
-        ear: Ear | None = None
+        ear: PromptRecipient | None = None
         try:
             dispatcher = runtime.dispatcher(config, learnt)
             if runtime.pinning is not None:

@@ -243,6 +243,6 @@ def _short(text: str) -> str:
 
 
 def _iso(at: int) -> str:
-    from callgate.approval.encoding import to_iso
+    from callgate.approval.action import to_iso
 
     return to_iso(at)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from callgate.approval.tool_catalogue import ToolCatalogue
-from callgate.pinning.server import ServerRef
+from callgate.pinning.identity import ServerRef
 from callgate.trust.session_keys import ClientOrigin
 
 if TYPE_CHECKING:

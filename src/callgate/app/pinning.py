@@ -21,17 +21,16 @@ from callgate.errors import CallgateError, place
 from callgate.gate import Call, nothing_overdue
 from callgate.keyring import Keyring
 from callgate.pinning.decision_watch import DecisionWatch
+from callgate.pinning.identity import ServerRef
 from callgate.pinning.judging import Toolset
-from callgate.pinning.model import Change, Identity, ServerSeen
-from callgate.pinning.server import ServerRef
+from callgate.pinning.listing import observed
+from callgate.pinning.model import Change, PinningSettings, ServerIdentity, ServerSeen
+from callgate.pinning.review.views import Labelling
 from callgate.pinning.server_sets import ServerSets, SetFindings, decided, same
 from callgate.pinning.service import Pins
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
 from callgate.pinning.stage import PinningCheck, PinningStage
-from callgate.pinning.storage import PinShelf
+from callgate.pinning.storage import PinRepository
 from callgate.pinning.toolsets import ListReading, Toolsets
-from callgate.pinning.views import Labelling
 from callgate.pipeline.list_changed import ListChangedNotifier
 from callgate.store import SqlPins, Store
 from callgate.store.following import Follower
@@ -59,7 +58,7 @@ class ToolChangeRecorder:
 
     def __init__(
         self,
-        shelf: PinShelf,
+        shelf: PinRepository,
         audit: AuditLog,
         *,
         tell: ReportChange,
@@ -148,7 +147,7 @@ class ToolChangeRecorder:
             # One more line with the list that was written a moment ago.
             self._note_check(meeting, now)
             return
-        seen = sighting(meeting.identity, listing, now, name=at.name, group=at.group, target=at.target)
+        seen = observed(meeting.identity, listing, now, name=at.name, group=at.group, target=at.target)
         changes = await self._shelf.saw(seen.server, seen.tools, whole=seen.whole)
         server = seen.server
         _remember(self._written, key, (listing.digest, self._clock()))
@@ -254,10 +253,10 @@ class PinningWiring(msgspec.Struct, frozen=True):
     stage: PinningStage
 
 
-def settings(section: Section) -> Settings:
+def settings(section: Section) -> PinningSettings:
     """The room's settings as a configuration has them."""
-    names = set(Settings.__struct_fields__) - {"orphan_days"}
-    return Settings(**{name: getattr(section, name) for name in names})
+    names = set(PinningSettings.__struct_fields__) - {"orphan_days"}
+    return PinningSettings(**{name: getattr(section, name) for name in names})
 
 
 class PinningRuntime:
@@ -273,7 +272,7 @@ class PinningRuntime:
         tell: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
         self.shelf = SqlPins(store)
-        self.settings = Settings()
+        self.settings = PinningSettings()
         # Where tools are reviewed, in words; set by whoever listens.
         self.review: Callable[[], Awaitable[str]] = _in_a_terminal
 
@@ -284,7 +283,7 @@ class PinningRuntime:
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
         # What was learnt of the servers in use, and who they were to an earlier gateway, by name, the last first.
         self._learnt: set[ServerObservations] = set()
-        self._recalled: list[tuple[str, Identity]] = []
+        self._recalled: list[tuple[str, ServerIdentity]] = []
         self.company = ServerSets(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
         self._tell = tell
         self._webhook: Webhook | None = None

@@ -23,7 +23,7 @@ from callgate.config import Config
 from callgate.errors import Reason
 from callgate.gate import Gate, no_objection, nobody_to_ask
 from callgate.keyring import Keyring
-from callgate.pinning.server import ServerRef
+from callgate.pinning.identity import ServerRef
 from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Dispatcher
 from callgate.store import KillSwitch, Store

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
 from callgate.config import Config, ServerPinning, ServerSection
-from callgate.pinning.identity import http_identity
-from callgate.pinning.model import Identity
-from callgate.pinning.server import _REMEMBERED, ServerRef, command_identity
+from callgate.pinning.identity import _REMEMBERED, ServerRef, command_identity, http_identity
+from callgate.pinning.model import ServerIdentity
 
 
 def places(config: Config) -> dict[str, ServerRef]:
@@ -19,7 +18,7 @@ def places(config: Config) -> dict[str, ServerRef]:
 
 def place(name: str, server: ServerSection, environ: Mapping[str, str] = os.environ) -> ServerRef:
     """The place of one configured server."""
-    identify: Callable[[str], Identity]
+    identify: Callable[[str], ServerIdentity]
     if server.url is not None:
         url, proven = server.url.reveal(), server.pinning.identity
         identify = lru_cache(_REMEMBERED)(lambda reported: http_identity(url, authenticated=proven, reported=reported))

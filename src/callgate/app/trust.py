@@ -16,7 +16,7 @@ from callgate.config import Config
 from callgate.errors import CallgateError
 from callgate.gate import Call, Context
 from callgate.inspection.scanner import ResultScanner
-from callgate.jsonrpc.lenient import result_of
+from callgate.jsonrpc.peeking import result_of
 from callgate.keyring import Keyring
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.store import SqlTrust, Store

@@ -23,8 +23,8 @@ from callgate.config import Config, Secret, ServerSection
 from callgate.config.rules import header_name, header_value, http_url
 from callgate.config.secret import mask_url
 from callgate.errors import ConfigError
-from callgate.pinning.server import ServerRef
-from callgate.prompts.listener import Ear, Heard, PromptListener
+from callgate.pinning.identity import ServerRef
+from callgate.prompts.listener import Heard, PromptListener, PromptRecipient
 from callgate.transport.http.exchange import Asgi
 from callgate.transport.stdio.pipes import StdioFront
 from callgate.transport.stdio.session import StdioSession, WrappedServer
@@ -160,7 +160,7 @@ async def run_wrap(
             return await StdioSession(order.name, dispatcher, behind, front, runtime.spans, **hear).run()
 
 
-def listen(listener: PromptListener, pid: int, folder: str, prompts: ReportedPrompts) -> Ear | None:
+def listen(listener: PromptListener, pid: int, folder: str, prompts: ReportedPrompts) -> PromptRecipient | None:
     """Take prompts from the hooks of the client that has started a `wrap`."""
     loop = asyncio.get_running_loop()
 

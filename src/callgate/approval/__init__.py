@@ -1,37 +1,52 @@
 """Did a person approve exactly this call? SEP-2672: a passkey signs over the hash of the call's arguments."""
 
-from callgate.approval.annotation import Unreadable, annotation, check_class, read_annotation
-from callgate.approval.ceremony import Issued
+from callgate.approval.annotation import UnreadableAnnotation, annotation, check_class, read_annotation
+from callgate.approval.ceremony import IssuedChallenge
 from callgate.approval.display import Describe, display_text, escape
-from callgate.approval.enrolment import Enrolled
-from callgate.approval.model import ChallengeUse, Credential, Gated, GrantUse, Policy, Request, Session, Ticket, User
-from callgate.approval.party import RelyingParty
+from callgate.approval.evidence import VerifiedCall
+from callgate.approval.model import (
+    ApprovalPolicy,
+    ChallengeUse,
+    ConsoleSession,
+    Credential,
+    Gated,
+    GrantUse,
+    Request,
+    Ticket,
+    User,
+)
+from callgate.approval.people import EnrolledPasskey
 from callgate.approval.service import Approvals
-from callgate.approval.settings import Attestation, Settings
-from callgate.approval.storage import Bounds, Shelf
-from callgate.approval.verify import Verified
+from callgate.approval.settings import ApprovalSettings, Attestation, RelyingParty
+from callgate.approval.storage import ApprovalBounds, ApprovalRepository
+
+# The names that server authors know from `VerifiedApproval`.
+Bounds, Policy, Settings = ApprovalBounds, ApprovalPolicy, ApprovalSettings
 
 __all__ = [
+    "ApprovalBounds",
+    "ApprovalPolicy",
+    "ApprovalRepository",
+    "ApprovalSettings",
     "Approvals",
     "Attestation",
     "Bounds",
     "ChallengeUse",
+    "ConsoleSession",
     "Credential",
     "Describe",
-    "Enrolled",
+    "EnrolledPasskey",
     "Gated",
     "GrantUse",
-    "Issued",
+    "IssuedChallenge",
     "Policy",
     "RelyingParty",
     "Request",
-    "Session",
     "Settings",
-    "Shelf",
     "Ticket",
-    "Unreadable",
+    "UnreadableAnnotation",
     "User",
-    "Verified",
+    "VerifiedCall",
     "annotation",
     "check_class",
     "display_text",

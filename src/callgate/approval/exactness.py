@@ -9,11 +9,11 @@ from functools import lru_cache
 from typing import Any, Final
 
 from callgate.approval import Approvals
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 from callgate.approval.requirements import ServerApprovalPolicy
 from callgate.errors import Reason, Refused
 from callgate.gate import Call
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 
 _MEMBERS: Final = frozenset({"name", "arguments", "_meta", "task", "requestState", "inputResponses"})
 _SHOWN_CHARS: Final = 60

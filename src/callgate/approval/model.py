@@ -58,7 +58,7 @@ class Credential(msgspec.Struct, frozen=True):
         return wanted == "platform" or not CROSS_PLATFORM.isdisjoint(self.transports)
 
 
-class Policy(msgspec.Struct, frozen=True):
+class ApprovalPolicy(msgspec.Struct, frozen=True):
     """What a gated tool asks of an approval."""
 
     authenticator_class: AuthenticatorClass = "cross-platform"
@@ -79,7 +79,7 @@ class Gated(msgspec.Struct, frozen=True):
     server: str
     server_id: str
     tool: str
-    policy: Policy = Policy()
+    policy: ApprovalPolicy = ApprovalPolicy()
     input_schema: Any = None
     title: str | None = None
     version: str | None = None
@@ -151,7 +151,7 @@ class Request(msgspec.Struct, frozen=True):
     canonical: bytes
     action_hash: bytes
     display_text: str
-    policy: Policy
+    policy: ApprovalPolicy
     why: str
     version: str | None
     created_at: int
@@ -166,7 +166,7 @@ class Request(msgspec.Struct, frozen=True):
     page: str = ""
 
 
-class Session(msgspec.Struct, frozen=True):
+class ConsoleSession(msgspec.Struct, frozen=True):
     """A person signed in to the console; `id` is the hash of what the browser holds."""
 
     id: bytes

@@ -11,7 +11,7 @@ import msgspec
 
 from callgate.approval.display import escape
 from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, User
-from callgate.approval.storage import Shelf
+from callgate.approval.storage import ApprovalRepository
 
 Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
 
@@ -74,23 +74,23 @@ class RequestRow(msgspec.Struct, frozen=True):
     call: str | None
 
 
-async def people(shelf: Shelf, now: int) -> list[PersonRow]:
+async def people(repository: ApprovalRepository, now: int) -> list[PersonRow]:
     """Everybody, by name."""
-    users, held = await asyncio.gather(shelf.users(), shelf.credentials())
+    users, held = await asyncio.gather(repository.users(), repository.credentials())
     each: dict[str, list[Credential]] = {}
     for one in held:
         each.setdefault(one.user, []).append(one)
-    return [await _person(shelf, user, each.get(user.name, []), now) for user in users]
+    return [await _person(repository, user, each.get(user.name, []), now) for user in users]
 
 
-async def person(shelf: Shelf, user: User, now: int) -> PersonRow:
+async def person(repository: ApprovalRepository, user: User, now: int) -> PersonRow:
     """One of them."""
-    return await _person(shelf, user, list(await shelf.credentials(user.name)), now)
+    return await _person(repository, user, list(await repository.credentials(user.name)), now)
 
 
-async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) -> PersonRow:
+async def _person(repository: ApprovalRepository, user: User, held: list[Credential], now: int) -> PersonRow:
     codes, waiting = await asyncio.gather(
-        shelf.recovery_codes(user.name), shelf.requests(user.name, states=("waiting",), limit=_MOST)
+        repository.recovery_codes(user.name), repository.requests(user.name, states=("waiting",), limit=_MOST)
     )
     return PersonRow(
         name=user.name,
@@ -104,16 +104,18 @@ async def _person(shelf: Shelf, user: User, held: list[Credential], now: int) ->
     )
 
 
-async def passkeys(shelf: Shelf, user: str | None = None, *, revoked: bool = False) -> list[PasskeyRow]:
+async def passkeys(
+    repository: ApprovalRepository, user: str | None = None, *, revoked: bool = False
+) -> list[PasskeyRow]:
     """One person's passkeys or everybody's, the oldest first."""
-    return [passkey_row(one) for one in await shelf.credentials(user, revoked=revoked)]
+    return [passkey_row(one) for one in await repository.credentials(user, revoked=revoked)]
 
 
 async def requests(
-    shelf: Shelf, now: int, user: str | None = None, *, everything: bool = False, limit: int = 100
+    repository: ApprovalRepository, now: int, user: str | None = None, *, everything: bool = False, limit: int = 100
 ) -> list[RequestRow]:
     """Calls that wait, the newest first; with `everything` those that are over too."""
-    found = await shelf.requests(user, states=() if everything else ("waiting",), limit=limit)
+    found = await repository.requests(user, states=() if everything else ("waiting",), limit=limit)
     rows = [request_row(one, now) for one in found]
     return rows if everything else [row for row in rows if row.state == "waiting"]
 

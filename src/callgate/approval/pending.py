@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.approval import Request, Shelf
+from callgate.approval import ApprovalRepository, Request
 from callgate.errors import Reason, Refused, StoreError
 from callgate.jsonrpc import RequestId
 from callgate.pipeline.context import Channel
@@ -43,8 +43,8 @@ class WaitEnd(Enum):
 class RequestDecisions:
     """What becomes of requests, asked of the store once for all who wait for the same one."""
 
-    def __init__(self, shelf: Shelf, now: Callable[[], int], watch: Watch | None = None) -> None:
-        self._shelf = shelf
+    def __init__(self, shelf: ApprovalRepository, now: Callable[[], int], watch: Watch | None = None) -> None:
+        self._repository = shelf
         self._now = now
         self._watch = watch
         self._unwatch: Callable[[], None] | None = None
@@ -72,7 +72,7 @@ class RequestDecisions:
         while True:
             # A store that cannot be read for long shows as the kill switch being unknown, which ends every wait.
             with contextlib.suppress(StoreError):
-                found = await self._shelf.request(request.id)
+                found = await self._repository.request(request.id)
                 if found is None or found.state != "waiting" or self._now() >= found.expires_at:
                     return found
             self._news.clear()

@@ -13,12 +13,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from callgate.approval.action import action_hash
-from callgate.approval.assertion import Assertion, Malformed, NotVerified, check_assertion, read_client_data
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import action_hash, from_base64url
 from callgate.approval.model import Credential
 from callgate.approval.overview import fingerprint
-from callgate.approval.party import RelyingParty
+from callgate.approval.settings import RelyingParty
+from callgate.approval.webauthn import Assertion, MalformedResponse, NotVerified, check_assertion, read_client_data
 from callgate.protocol import WEBAUTHN
 
 _HASH: Final = 32
@@ -114,7 +113,7 @@ def _read(facts: object) -> _Facts:
     try:
         return msgspec.convert(facts, _Facts)
     except msgspec.ValidationError as error:
-        raise Malformed(f"the approval on record lacks something: {error}") from None
+        raise MalformedResponse(f"the approval on record lacks something: {error}") from None
 
 
 def _assertion(read: _Facts) -> Assertion:
@@ -170,4 +169,4 @@ def _bytes(text: str, name: str) -> bytes:
     try:
         return from_base64url(text)
     except ValueError:
-        raise Malformed(f"{name} is not base64url") from None
+        raise MalformedResponse(f"{name} is not base64url") from None

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from callgate.approval.display import escape
-from callgate.approval.model import Credential, Policy, User, reaches
+from callgate.approval.model import ApprovalPolicy, Credential, User, reaches
 
 # What most calls are asked about with: any passkey that verifies its user.
-TAKES_ANY: Final = Policy("platform")
+TAKES_ANY: Final = ApprovalPolicy("platform")
 _SHOWN: Final = 5
 _NAME_CHARS: Final = 80
 
@@ -21,14 +21,14 @@ class Demand(msgspec.Struct, frozen=True):
 
     server: str
     tool: str
-    policy: Policy
+    policy: ApprovalPolicy
     user: str | None = None
 
     def concerns(self, user: str) -> bool:
         return self.user is None or self.user == user
 
 
-def kind_of(policy: Policy) -> str:
+def kind_of(policy: ApprovalPolicy) -> str:
     """The passkey that such a tool takes."""
     elsewhere = policy.authenticator_class == "cross-platform"
     if policy.require_counter:
@@ -39,7 +39,7 @@ def kind_of(policy: Policy) -> str:
     return "any passkey that verifies its user"
 
 
-def how_to_add(policy: Policy, way: str) -> str:
+def how_to_add(policy: ApprovalPolicy, way: str) -> str:
     """Where to begin (`way`), and what to choose then: the browser offers every kind."""
     choose = "a security key" if policy.require_counter else "a security key or a phone"
     return f"Add one with {way}, and choose {choose} when the browser asks where to save it."

@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from callgate.approval import Gated, Policy
+from callgate.approval import ApprovalPolicy, Gated
 from callgate.approval.model import AuthenticatorClass
 from callgate.approval.schema import defaults_in
 from callgate.approval.tool_catalogue import CatalogueTool, ToolCatalogue, ask_for_tools, declares
 from callgate.errors import Reason, UpstreamError
-from callgate.jsonrpc.lenient import result_of
+from callgate.jsonrpc.peeking import result_of
 from callgate.pipeline.replies import AskServer
 from callgate.pipeline.timeouts import pauses
 
@@ -93,10 +93,10 @@ class ServerApprovalPolicy:
         self.catalogue = catalogue
         self._deployment = deployment
         self._strict = strict_defaults
-        self.policy = Policy(section.authenticator_class or "platform", section.require_counter)
+        self.policy = ApprovalPolicy(section.authenticator_class or "platform", section.require_counter)
         self._listed: dict[str, bool] = {}
         self._warned: set[str] = set()
-        self._rulings: dict[str, tuple[CatalogueTool, Policy, ApprovalRequirement]] = {}
+        self._rulings: dict[str, tuple[CatalogueTool, ApprovalPolicy, ApprovalRequirement]] = {}
 
     @property
     def relays(self) -> bool:
@@ -120,7 +120,7 @@ class ServerApprovalPolicy:
                 self._listed[tool] = known
         return known
 
-    def operators_policy(self, tool: str) -> Policy | None:
+    def operators_policy(self, tool: str) -> ApprovalPolicy | None:
         return self.policy_of(tool, self.catalogue.tool(tool)) if self.listed(tool) else None
 
     def known(self, name: str) -> ApprovalRequirement | None:
@@ -167,7 +167,7 @@ class ServerApprovalPolicy:
         """The tool as gated by another check's wish."""
         return self._gate(name, self.catalogue.tool(name))
 
-    def policy_of(self, name: str, tool: CatalogueTool | None) -> Policy:
+    def policy_of(self, name: str, tool: CatalogueTool | None) -> ApprovalPolicy:
         """What an approval of this tool takes that is verified here.
 
         By the operator's wish it is what the operator says, else what the server's mark says. Of a marked tool it is
@@ -178,7 +178,7 @@ class ServerApprovalPolicy:
             return self.policy
         if self.section.authenticator_class is not None and (self.listed(name) or self.relays):
             return self.policy
-        return Policy(tool.policy.authenticator_class, self.section.require_counter)
+        return ApprovalPolicy(tool.policy.authenticator_class, self.section.require_counter)
 
     def _marked(self, name: str, tool: CatalogueTool) -> ApprovalRequirement:
         """A mark of the server's own; one that nobody can read closes the tool (SEP-2672 §4.2)."""

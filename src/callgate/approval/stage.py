@@ -16,11 +16,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from callgate.approval import Approvals, Gated, GrantUse, Request, escape
-from callgate.approval.action import action_hash
+from callgate.approval.action import action_hash, to_iso
+from callgate.approval.annotation import add_capability, mark_tools, marked
 from callgate.approval.ceremony import action_hash_of
-from callgate.approval.encoding import to_iso
 from callgate.approval.exactness import check_characters, check_members, check_name, is_ours, state_in
-from callgate.approval.marking import add_capability, mark_tools, marked
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -37,8 +36,8 @@ from callgate.approval.tool_catalogue import declares, read_tools
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, drop_member, replace_member
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, drop_member, replace_member
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
 from callgate.pipeline.replies import ToolListReply, TransformById
 from callgate.pipeline.stage import SubstituteResult, Transform
@@ -651,7 +650,7 @@ class ApprovalStage:
         messages = message.messages if isinstance(message, Batch) else (message,)
         found: dict[RequestId, Transform] = {}
         for one in messages:
-            if one.kind is Kind.REQUEST and one.id is not None:
+            if one.kind is MessageKind.REQUEST and one.id is not None:
                 if one.method in _GREETINGS:
                     found[one.id] = partial(_amend_greeting, self._gating(context.server))
                 elif one.method == "tools/list":
@@ -679,10 +678,10 @@ class ApprovalStage:
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Answers to our own questions, and cancellations of calls that the server has not seen."""
         if isinstance(message, Batch):
-            if any(one.kind is Kind.RESPONSE and self._seals.is_ours(one.id) for one in message.messages):
+            if any(one.kind is MessageKind.RESPONSE and self._seals.is_ours(one.id) for one in message.messages):
                 raise Refused(Reason.INVALID_REQUEST, "an answer to the gateway has to be sent alone")
             return False
-        if message.kind is Kind.RESPONSE:
+        if message.kind is MessageKind.RESPONSE:
             if not self._seals.is_ours(message.id):
                 return False
             await self._hear(message, context)

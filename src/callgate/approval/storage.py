@@ -15,20 +15,19 @@ import msgspec
 from callgate.approval.model import (
     Challenge,
     ChallengeUse,
+    ConsoleSession,
     Credential,
-    GrantUse,
     Registration,
     Request,
     RequestState,
     Role,
-    Session,
     Ticket,
     Use,
     User,
 )
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class ApprovalBounds(msgspec.Struct, frozen=True):
     """How much may be open at once."""
 
     per_user: int = 20
@@ -39,8 +38,10 @@ class Bounds(msgspec.Struct, frozen=True):
     credentials_per_user: int = 20
 
 
-class People(Protocol):
-    """Users, passkeys, tickets, recovery codes."""
+class ApprovalRepository(Protocol):
+    """All that verified approval keeps."""
+
+    # -- users, passkeys, tickets, recovery codes --
 
     async def add_user(self, user: User, witness: Any = None) -> None:
         """Refused(USER_EXISTS) if the name is taken."""
@@ -75,7 +76,7 @@ class People(Protocol):
     async def ticket(self, ticket_hash: bytes) -> Ticket | None: ...
 
     async def begin_registration(
-        self, registration: Registration, bounds: Bounds, *, ticket: bytes | None, now: int
+        self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
     ) -> None:
         """Store a registration. With a ticket hash: use it up, which has to be unused, unexpired and this user's, else
         Refused(ENROLMENT_NOT_AUTHORISED). Without, or with a set-up ticket: only while the user has no credential,
@@ -102,11 +103,9 @@ class People(Protocol):
     async def recovery_codes(self, user: str) -> int:
         """How many are left."""
 
+    # -- challenges of SEP-2672 and those of the approval page --
 
-class Challenges(Protocol):
-    """Challenges of SEP-2672 and those of the approval page."""
-
-    async def add_challenge(self, challenge: Challenge, bounds: Bounds) -> None:
+    async def add_challenge(self, challenge: Challenge, bounds: ApprovalBounds) -> None:
         """Refused(APPROVAL_LIMIT) where the user or all together have too many open (neither consumed nor expired at
         `challenge.created_at`). Forgets challenges that expired more than ten minutes ago.
         """
@@ -126,11 +125,9 @@ class Challenges(Protocol):
         GrantUse: the request has to be approved, unused and unexpired by `at`, else Spent(APPROVAL_EXPIRED).
         """
 
+    # -- calls that wait for their person --
 
-class Requests(Protocol):
-    """Calls that wait for their person."""
-
-    async def open_request(self, request: Request, bounds: Bounds, witness: Any = None) -> Request:
+    async def open_request(self, request: Request, bounds: ApprovalBounds, witness: Any = None) -> Request:
         """The open request (waiting or approved, unexpired at `created_at`) of the same user, caller, server, tool and
         action hash if there is one, else this one, stored. Refused(APPROVAL_LIMIT) over `requests_per_user` waiting.
         """
@@ -160,23 +157,14 @@ class Requests(Protocol):
     async def refuse_request(self, request_id: str, by: str, note: str, at: int, witness: Any = None) -> Request:
         """Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `at`."""
 
+    # -- who is signed in to the console, and what has to stay the same for good --
 
-class Sessions(Protocol):
-    """Who is signed in to the console, and what has to stay the same for good."""
-
-    async def add_session(self, session: Session) -> None:
+    async def add_session(self, session: ConsoleSession) -> None:
         """Forgets expired ones."""
 
-    async def session(self, session_id: bytes, now: int) -> Session | None: ...
+    async def session(self, session_id: bytes, now: int) -> ConsoleSession | None: ...
 
     async def end_session(self, session_id: bytes) -> None: ...
 
     async def identity(self, fresh: str) -> str:
         """This deployment's stable id: `fresh` is stored if there is none yet, the stored one is returned."""
-
-
-class Shelf(People, Challenges, Requests, Sessions, Protocol):
-    """All of it."""
-
-
-__all__ = ["Bounds", "Challenges", "GrantUse", "People", "Requests", "Sessions", "Shelf"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.approval import Policy, Unreadable, read_annotation
+from callgate.approval import ApprovalPolicy, UnreadableAnnotation, read_annotation
 from callgate.canonical import canonical
 from callgate.errors import MessageError
 from callgate.jsonrpc import peek
@@ -31,7 +31,7 @@ class CatalogueTool(msgspec.Struct, frozen=True, dict=True):
 
     name: str
     entry: dict[str, Any]
-    policy: Policy | None = None
+    policy: ApprovalPolicy | None = None
     problem: str = ""
 
     @property
@@ -73,7 +73,7 @@ class ToolCatalogue:
         self._clock = clock
         self._fresh = fresh
         self._tools: dict[str, tuple[CatalogueTool, float]] = {}
-        self._marks: dict[str, tuple[Policy | None, str]] = {}
+        self._marks: dict[str, tuple[ApprovalPolicy | None, str]] = {}
 
     def tool(self, name: str) -> CatalogueTool | None:
         """What is known of a tool, if that is recent."""
@@ -148,7 +148,7 @@ def read_tools(result: object) -> dict[str, CatalogueTool]:
 def _tool(name: str, entry: dict[str, Any]) -> CatalogueTool:
     try:
         return CatalogueTool(name, entry, read_annotation(entry))
-    except Unreadable as error:
+    except UnreadableAnnotation as error:
         return CatalogueTool(name, entry, None, str(error))
 
 

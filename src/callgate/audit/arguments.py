@@ -63,7 +63,7 @@ Mode = Literal["whole", "redacted", "hashed"]
 _Path = tuple[re.Pattern[str] | None, ...]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RedactionRule(msgspec.Struct, frozen=True):
     """One parsed rule; a None in `path` is `**`."""
 
     server: re.Pattern[str]
@@ -73,7 +73,7 @@ class Rule(msgspec.Struct, frozen=True):
     key: re.Pattern[str] | None = None
 
     @classmethod
-    def parse(cls, text: str) -> Rule:
+    def parse(cls, text: str) -> RedactionRule:
         where, colon, path = text.partition(":")
         if not colon:
             where, path = "*/*", text
@@ -101,7 +101,7 @@ class ArgumentsPolicy:
         if len(rules) > MAX_RULES:
             raise ConfigError("there are too many redaction rules", advice=f"Keep audit.redact under {MAX_RULES}.")
         self.mode = mode
-        self._rules = [Rule.parse(text) for text in rules]
+        self._rules = [RedactionRule.parse(text) for text in rules]
         self._random = random
         self._plan = lru_cache(_PLANS)(self._make_plan)
         self._hidden = lru_cache(_PLANS)(self._hides)
@@ -152,7 +152,7 @@ class ArgumentsPolicy:
 class _Plan:
     """The rules for one tool. Most arguments hold nothing that a rule names, and that is seen without copying them."""
 
-    def __init__(self, rules: list[Rule]) -> None:
+    def __init__(self, rules: list[RedactionRule]) -> None:
         self.paths = [rule.path for rule in rules]
         # A rule with a path of its own, or one that names a list's position, is left to the thorough walk.
         self._keys = [rule.key for rule in rules if rule.key is not None]

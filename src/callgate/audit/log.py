@@ -6,16 +6,49 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from callgate.audit import retention
-from callgate.audit.claim import claim
-from callgate.audit.records import AdminRecord, DecisionRecord, OutcomeRecord, Record, encode, row
-from callgate.audit.rows import AuditRow
-from callgate.audit.seal import Sealer
+from callgate.audit.proofs import leaf_of
+from callgate.audit.records import AdminRecord, AuditRow, DecisionRecord, OutcomeRecord, Record, encode, row
+from callgate.audit.seal import Sealer, claim
 from callgate.audit.sequencer import Sequencer
-from callgate.audit.storage import Keys, Storage
+from callgate.audit.storage import LogKeys, Storage, Tables
 from callgate.errors import CallgateError, Reason, Refused, StoreUnavailable, Tampered
+
+PRUNED: Final = "audit.prune"
+BATCH: Final = 1000
+
+
+def prune_records(store: Storage, before: int, announce: Callable[[dict[str, Any]], AuditRow]) -> int:
+    """Remove the bodies of the oldest integrated records, up to the first one not older than `before` (ms)."""
+    with store.audit_reading() as tables:
+        found = _prunable(tables, before)
+    if found is None:
+        return 0
+    first, last, leaf = found
+    with store.audit_writing() as tables:
+        # Said before it is done: a crash between the two leaves bodies that may go, never a hole without a reason.
+        tables.insert(announce({"to_leaf": leaf + 1, "last_record": last, "before": before}))
+    removed = 0
+    for low in range(first, last + 1, BATCH):
+        with store.audit_writing() as tables:
+            removed += tables.remove(low, min(last, low + BATCH - 1))
+    return removed
+
+
+def _prunable(tables: Tables, before: int) -> tuple[int, int, int] | None:
+    """The first and last record to remove, and the last one's leaf."""
+    head, first = tables.head(), tables.oldest()
+    if head is None or first is None:
+        return None
+    # The log is in time order but for the moment between making a record and writing it, so the old ones come first.
+    stop = tables.first_since(before)
+    last = tables.last_before(head.record + 1 if stop is None else min(stop, head.record + 1))
+    if last is None:
+        return None
+    leaf = leaf_of(tables, last, head.size)
+    return None if leaf is None else (first, last, leaf)
+
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +62,7 @@ class AuditLog:
     def __init__(
         self,
         store: Storage,
-        keyring: Keys,
+        keyring: LogKeys,
         *,
         retention_days: int = 180,
         clock: Callable[[], float] = time.time,
@@ -118,7 +151,7 @@ class AuditLog:
 
     def prune_sync(self, by: str, days: int | None = None) -> int:
         before = int((self._clock() - (self.retention_days if days is None else days) * 86_400) * 1000)
-        return retention.prune(self.store, before, lambda detail: self.admin(retention.ACTION, by, detail))
+        return prune_records(self.store, before, lambda detail: self.admin(PRUNED, by, detail))
 
     def catch_up(self) -> int:
         """Integrate what waits, for a command that wants a proof."""

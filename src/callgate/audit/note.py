@@ -9,8 +9,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import logging
+import os
 import re
+import secrets
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -18,6 +22,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from callgate.audit.merkle import HASH, MAX_SIZE
+from callgate.audit.storage import LogKeys
 from callgate.errors import AuditError, Tampered
 
 MAX_NOTE: Final = 16_384
@@ -155,3 +160,44 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
     if not line.startswith(_DASH) or len(raw) < 5 or base64.b64encode(raw).decode() != encoded:
         raise Tampered("the checkpoint has a line that is no signature")
     return name, raw[:4], raw[4:]
+
+
+log = logging.getLogger(__name__)
+
+
+def noted_path(keyring: LogKeys, origin: str) -> Path | None:
+    """Where the checkpoint of this log is noted, None if the keys have no folder."""
+    if keyring.directory is None:
+        return None
+    return keyring.directory / f"noted.{origin.replace('/', '-')}.checkpoint"
+
+
+def noted_checkpoint(keyring: LogKeys, origin: str) -> str | None:
+    """The noted checkpoint of a log."""
+    place = noted_path(keyring, origin)
+    if place is None or not place.exists():
+        return None
+    with place.open(encoding="utf-8") as file:
+        return file.read(MAX_NOTE + 1)
+
+
+def note_checkpoint(keyring: LogKeys, signed: str) -> None:
+    """Note a checkpoint, unless a later one is noted already."""
+    checkpoint = parse(signed)
+    place = noted_path(keyring, checkpoint.origin)
+    if place is None or not place.parent.is_dir():
+        return
+    try:
+        earlier = noted_checkpoint(keyring, checkpoint.origin)
+        if earlier is not None and parse(earlier).size > checkpoint.size:
+            return
+    except (Tampered, UnicodeDecodeError):
+        pass  # half a file or another's: the new one is better
+    try:
+        draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
+            file.write(signed)
+        draft.replace(place)
+    except OSError as error:
+        # The checkpoint itself is in the store; without the note, only a store put back whole goes unnoticed.
+        log.warning("the checkpoint cannot be noted in %s: %s", place.parent, error.strerror)

@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from callgate.audit import merkle, note, proofs, records
-from callgate.audit.records import DecisionRecord, OutcomeRecord
-from callgate.audit.rows import DECISION, OUTCOME
+from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
 from callgate.audit.storage import Tables
 from callgate.errors import AuditError, Tampered
 
@@ -24,7 +23,7 @@ MAX_RECEIPT: Final = 128 * 2**20
 _ASK: Final = "Ask the log's operator for its keys (`callgate keys export`) and give the one that signed with --key."
 
 
-class Proof(msgspec.Struct, frozen=True):
+class RecordProof(msgspec.Struct, frozen=True):
     """One record: readable, exact, and where it is in the tree."""
 
     record: Any
@@ -38,13 +37,13 @@ class Receipt(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     format: str
     call: str
-    decision: Proof
-    outcome: Proof | None
+    decision: RecordProof
+    outcome: RecordProof | None
     checkpoint: str
     keys: list[str]
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedReceipt(msgspec.Struct, frozen=True):
     """What a receipt that holds says, and under which key."""
 
     decision: DecisionRecord
@@ -56,7 +55,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 def make(tables: Tables, call: str, public_keys: list[bytes]) -> Receipt:
     """The receipt of a call whose records are in the tree."""
-    found: dict[int, tuple[Proof, str]] = {}
+    found: dict[int, tuple[RecordProof, str]] = {}
     for record, kind, body in tables.of_call(call):
         if kind not in found:
             found[kind] = _proof(tables, record, body)
@@ -69,17 +68,17 @@ def make(tables: Tables, call: str, public_keys: list[bytes]) -> Receipt:
     return Receipt(FORMAT, call, decision, outcome and outcome[0], signed, keys)
 
 
-def _proof(tables: Tables, record: int, body: bytes) -> tuple[Proof, str]:
+def _proof(tables: Tables, record: int, body: bytes) -> tuple[RecordProof, str]:
     proof = proofs.inclusion(tables, record)
     path = [base64.b64encode(step).decode() for step in proof.path]
-    return Proof(msgspec.Raw(body), base64.b64encode(body).decode(), proof.leaf, path), proof.note
+    return RecordProof(msgspec.Raw(body), base64.b64encode(body).decode(), proof.leaf, path), proof.note
 
 
 def encode(receipt: Receipt) -> bytes:
     return msgspec.json.format(msgspec.json.encode(receipt), indent=2) + b"\n"
 
 
-def verify(document: bytes, key: note.VerifierKey | None = None) -> Verified:
+def verify(document: bytes, key: note.VerifierKey | None = None) -> VerifiedReceipt:
     """Check a receipt, offline; without `key`, against the keys it brings along."""
     if len(document) > MAX_RECEIPT:
         raise AuditError("the file is too large for a receipt", advice="Give one made by `callgate audit receipt`.")
@@ -103,10 +102,10 @@ def verify(document: bytes, key: note.VerifierKey | None = None) -> Verified:
     outcome = None
     if receipt.outcome is not None:
         outcome = _record(receipt.outcome, receipt.call, checkpoint, OutcomeRecord)
-    return Verified(decision, outcome, checkpoint, signer, key is not None)
+    return VerifiedReceipt(decision, outcome, checkpoint, signer, key is not None)
 
 
-def _record(proof: Proof, call: str, checkpoint: note.Checkpoint, kind: type[Kind]) -> Kind:
+def _record(proof: RecordProof, call: str, checkpoint: note.Checkpoint, kind: type[Kind]) -> Kind:
     try:
         body = base64.b64decode(proof.body, validate=True)
         path = [base64.b64decode(step, validate=True) for step in proof.path]

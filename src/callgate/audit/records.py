@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
+DECISION: Final = 1
+OUTCOME: Final = 2
+ADMIN: Final = 3
+
+
+class AuditRow(NamedTuple):
+    """A sealed record; every field but `body` and `seal` repeats the body, for filtering only."""
+
+    kind: int
+    at: int
+    call: str | None
+    server: str | None
+    tool: str | None
+    verdict: str | None
+    reason: str | None
+    body: bytes
+    seal: bytes
+
+
+COLUMNS: Final = AuditRow._fields
+
 
 VERSION: Final = 1
 # The filter columns repeat the record; a long name is found by its beginning.

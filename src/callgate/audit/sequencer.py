@@ -17,10 +17,10 @@ from typing import Final
 
 import msgspec
 
-from callgate.audit import note, noted, tiles
+from callgate.audit import note, proofs
 from callgate.audit.merkle import EMPTY_ROOT
 from callgate.audit.seal import Sealer
-from callgate.audit.storage import CHECKPOINT, Archived, Head, Keys, Storage, Tables
+from callgate.audit.storage import CHECKPOINT, Archived, LogKeys, Storage, Tables, TreeHead
 from callgate.errors import AuditError, KeyringError, StoreError, StoreUnavailable, Tampered
 
 log = logging.getLogger(__name__)
@@ -35,7 +35,7 @@ ARCHIVE_MS: Final = 60_000
 LOUD_SECONDS: Final = 60.0
 
 
-class Step(msgspec.Struct, frozen=True):
+class SequencerStep(msgspec.Struct, frozen=True):
     """What one pass did: records added, and whether more wait."""
 
     added: int
@@ -48,7 +48,7 @@ class Sequencer:
     def __init__(
         self,
         store: Storage,
-        keyring: Keys,
+        keyring: LogKeys,
         sealer: Sealer | None = None,
         *,
         clock: Callable[[], float] = time.time,
@@ -83,7 +83,7 @@ class Sequencer:
             self._archive_head()
         return added
 
-    def run_once(self) -> Step:
+    def run_once(self) -> SequencerStep:
         """Integrate one batch."""
         with self._store.audit_reading() as tables:
             head, newest = tables.head(), tables.newest()
@@ -93,13 +93,13 @@ class Sequencer:
                 )
         if head is None:
             self.found_log()
-            return Step(0, more=True)
+            return SequencerStep(0, more=True)
         before, rotated = self._trusted(head)
         if newest <= head.record and not rotated:
-            return Step(0, more=False)
+            return SequencerStep(0, more=False)
         return self._integrate(head, before, self._store.settled(), rotated=rotated)
 
-    def _trusted(self, head: Head) -> tuple[note.Checkpoint, bool]:
+    def _trusted(self, head: TreeHead) -> tuple[note.Checkpoint, bool]:
         """The checkpoint that the tree is to grow from, and whether a retired key signed it."""
         current = self._keyring.current(CHECKPOINT)
         checkpoint, key = note.verify(head.note, self._keyring.public_keys())
@@ -109,12 +109,12 @@ class Sequencer:
             )
         return checkpoint, key.public != current.public
 
-    def _integrate(self, head: Head, before: note.Checkpoint, upto: int, *, rotated: bool) -> Step:
+    def _integrate(self, head: TreeHead, before: note.Checkpoint, upto: int, *, rotated: bool) -> SequencerStep:
         with self._store.audit_reading() as tables:
             if tables.head() != head:
-                return Step(0, more=True)
+                return SequencerStep(0, more=True)
             last, leaves, bad = self._hash_new(tables, head, upto)
-            grown = tiles.Tiles(head.size, tables.tile)
+            grown = proofs.Tiles(head.size, tables.tile)
             if grown.root() != before.root:
                 # To go on from here would put our signature under what someone else has written.
                 raise Tampered("the tiles of the tree do not fit its checkpoint", advice="Run `callgate audit verify`.")
@@ -122,14 +122,14 @@ class Sequencer:
         grown.append(leaves)
         if leaves or rotated:
             signed = self._signed(before.origin, grown.size, grown.root(), after=before.at)
-            new = Head(grown.size, last, note.parse(signed).root, signed)
+            new = TreeHead(grown.size, last, note.parse(signed).root, signed)
             if not self._keep(head, new, grown, due=due, rotated=rotated):
-                return Step(0, more=True)
+                return SequencerStep(0, more=True)
         if bad is not None:
             raise bad
-        return Step(len(leaves), more=last < upto)
+        return SequencerStep(len(leaves), more=last < upto)
 
-    def _hash_new(self, tables: Tables, head: Head, upto: int) -> tuple[int, list[bytes], Tampered | None]:
+    def _hash_new(self, tables: Tables, head: TreeHead, upto: int) -> tuple[int, list[bytes], Tampered | None]:
         """The leaf hashes of the next records, and where to stop because a seal does not hold."""
         self._sealer.refresh()
         holds, sha256 = self._sealer.holds, hashlib.sha256
@@ -149,7 +149,7 @@ class Sequencer:
             advice="Run `callgate audit verify`; nothing after this record is added to the tree.",
         )
 
-    def _keep(self, head: Head, new: Head, grown: tiles.Tiles, *, due: bool, rotated: bool) -> bool:
+    def _keep(self, head: TreeHead, new: TreeHead, grown: proofs.Tiles, *, due: bool, rotated: bool) -> bool:
         """Store the result, unless someone else moved the tree meanwhile."""
         with self._store.audit_writing() as tables:
             if not tables.take_turn() or tables.head() != head:
@@ -169,14 +169,14 @@ class Sequencer:
             if due or rotated:
                 tables.archive(_archived(new))
         if due or rotated:
-            noted.put(self._keyring, new.note)
+            note.note_checkpoint(self._keyring, new.note)
         return True
 
     def found_log(self) -> None:
         """The empty log: an origin of its own and a signed checkpoint of size 0."""
         origin = f"callgate/{self._random(8).hex()}"
         signed = self._signed(origin, 0, EMPTY_ROOT, after=0)
-        head = Head(0, 0, EMPTY_ROOT, signed)
+        head = TreeHead(0, 0, EMPTY_ROOT, signed)
         with self._store.audit_writing() as tables:
             if tables.take_turn() and not tables.has_remains():
                 tables.put_head(head)
@@ -188,7 +188,7 @@ class Sequencer:
             if head is not None:
                 tables.archive(_archived(head))
         if head is not None:
-            noted.put(self._keyring, head.note)
+            note.note_checkpoint(self._keyring, head.note)
 
     def _signed(self, origin: str, size: int, root: bytes, *, after: int) -> str:
         at = max(self._now(), after + 1)
@@ -235,5 +235,5 @@ class Sequencer:
             log.exception("records wait for the tree")
 
 
-def _archived(head: Head) -> Archived:
+def _archived(head: TreeHead) -> Archived:
     return Archived(head.size, note.parse(head.note).at, head.note)

@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 
 CHECKPOINT: Final = "checkpoint"
 SEAL: Final = "seal"
 
 
-class Head(msgspec.Struct, frozen=True):
+class TreeHead(msgspec.Struct, frozen=True):
     """How far the tree goes, and the signed note that says so."""
 
     size: int
@@ -60,7 +60,7 @@ class Counted(msgspec.Struct, frozen=True):
 class TreeTables(Protocol):
     """The tree, inside one transaction."""
 
-    def head(self) -> Head | None:
+    def head(self) -> TreeHead | None:
         """The head; None before the first checkpoint."""
 
     def has_remains(self) -> bool:
@@ -88,7 +88,7 @@ class TreeTables(Protocol):
     def take_turn(self) -> bool:
         """Be the only one who changes the tree until the transaction ends; False if someone else is at it."""
 
-    def put_head(self, new: Head) -> None: ...
+    def put_head(self, new: TreeHead) -> None: ...
 
     def put_leaves(self, after: int, upto: int, size: int, expected: int) -> int:
         """Make the records with after < id <= upto the leaves from `size` on, in id order; how many there were."""
@@ -97,49 +97,6 @@ class TreeTables(Protocol):
 
     def archive(self, checkpoint: Archived) -> None:
         """Keep a checkpoint; the same one twice is kept once."""
-
-
-class RecordTables(Protocol):
-    """The records, inside one transaction."""
-
-    @property
-    def dense(self) -> bool:
-        """Whether ids follow each other without gaps, so that a gap is a removed record."""
-
-    def newest(self) -> int:
-        """The largest id that is committed; smaller ones may still be on their way. 0 if there is none."""
-
-    def last_id(self) -> int | None:
-        """The last id ever used, where the database remembers it."""
-
-    def sealed(self, after: int, upto: int, limit: int) -> Generator[tuple[Any, ...]]:
-        """id, body and seal of the records with after < id <= upto, in order."""
-
-    def last_seals(self, limit: int) -> list[object]:
-        """The seals of the newest records as they are stored, the newest first."""
-
-    def rows(self, after: int) -> Generator[tuple[Any, ...]]:
-        """id and the columns of every record after that id, in order."""
-
-    def admin_rows(self, action: str) -> Sequence[tuple[Any, ...]]:
-        """id and columns of every record that says it is an operator's, or that action."""
-
-    def count_upto(self, record: int) -> int: ...
-
-    def unmapped(self, upto: int) -> int | None:
-        """The first record up to that id which is no leaf."""
-
-    def oldest(self) -> int | None: ...
-
-    def first_since(self, at: int) -> int | None:
-        """The first record in id order that is not older than that time."""
-
-    def last_before(self, record: int) -> int | None: ...
-
-    def insert(self, row: AuditRow) -> None: ...
-
-    def remove(self, first: int, last: int) -> int:
-        """Remove records by id; how many there were."""
 
 
 class CallTables(Protocol):
@@ -183,8 +140,47 @@ class CallTables(Protocol):
         """id and body of these calls' decisions, in order."""
 
 
-class Tables(TreeTables, RecordTables, CallTables, Protocol):
+class Tables(TreeTables, CallTables, Protocol):
     """Everything of the log, inside one transaction."""
+
+    @property
+    def dense(self) -> bool:
+        """Whether ids follow each other without gaps, so that a gap is a removed record."""
+
+    def newest(self) -> int:
+        """The largest id that is committed; smaller ones may still be on their way. 0 if there is none."""
+
+    def last_id(self) -> int | None:
+        """The last id ever used, where the database remembers it."""
+
+    def sealed(self, after: int, upto: int, limit: int) -> Generator[tuple[Any, ...]]:
+        """id, body and seal of the records with after < id <= upto, in order."""
+
+    def last_seals(self, limit: int) -> list[object]:
+        """The seals of the newest records as they are stored, the newest first."""
+
+    def rows(self, after: int) -> Generator[tuple[Any, ...]]:
+        """id and the columns of every record after that id, in order."""
+
+    def admin_rows(self, action: str) -> Sequence[tuple[Any, ...]]:
+        """id and columns of every record that says it is an operator's, or that action."""
+
+    def count_upto(self, record: int) -> int: ...
+
+    def unmapped(self, upto: int) -> int | None:
+        """The first record up to that id which is no leaf."""
+
+    def oldest(self) -> int | None: ...
+
+    def first_since(self, at: int) -> int | None:
+        """The first record in id order that is not older than that time."""
+
+    def last_before(self, record: int) -> int | None: ...
+
+    def insert(self, row: AuditRow) -> None: ...
+
+    def remove(self, first: int, last: int) -> int:
+        """Remove records by id; how many there were."""
 
 
 class Storage(Protocol):
@@ -206,8 +202,14 @@ class Storage(Protocol):
         """The newest record id, where no smaller one can appear any more."""
 
 
-class Key(Protocol):
+class LogKey(Protocol):
     """One version of a key."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def source(self) -> str: ...
 
     @property
     def secret(self) -> bytes: ...
@@ -218,13 +220,15 @@ class Key(Protocol):
     def signer(self) -> Ed25519PrivateKey: ...
 
 
-class Keys(Protocol):
+class LogKeys(Protocol):
     """The keys of the log."""
 
     @property
     def directory(self) -> Path | None: ...
 
-    def current(self, name: str) -> Key: ...
+    def names(self) -> list[str]: ...
+
+    def current(self, name: str) -> LogKey: ...
 
     def make(self, *names: str) -> None:
         """Make those of these keys that there are none of yet."""
@@ -232,6 +236,6 @@ class Keys(Protocol):
     def require(self, *names: str) -> None:
         """Refuse to go on without these keys."""
 
-    def versions(self, name: str) -> Sequence[Key]: ...
+    def versions(self, name: str) -> Sequence[LogKey]: ...
 
     def public_keys(self) -> list[bytes]: ...

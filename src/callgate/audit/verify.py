@@ -12,19 +12,18 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.audit import note, records, retention
+from callgate.audit import log, note, records
 from callgate.audit.merkle import EMPTY_ROOT, HASH, complete, leaf_hash
-from callgate.audit.proofs import leaf_of
-from callgate.audit.rows import COLUMNS, AuditRow
+from callgate.audit.proofs import HEIGHT, WIDTH, Tiles, leaf_of, levels, width
+from callgate.audit.records import COLUMNS, AuditRow
 from callgate.audit.seal import Sealer
-from callgate.audit.storage import Head, Keys, Storage, Tables
-from callgate.audit.tiles import HEIGHT, WIDTH, Tiles, levels, width
+from callgate.audit.storage import LogKeys, Storage, Tables, TreeHead
 from callgate.errors import Tampered
 
 Progress = Callable[[int, int], None]
 
 
-class Report(msgspec.Struct, frozen=True):
+class VerifyReport(msgspec.Struct, frozen=True):
     """What a successful verification has looked at."""
 
     origin: str
@@ -39,11 +38,11 @@ class Report(msgspec.Struct, frozen=True):
 
 def verify(
     store: Storage,
-    keyring: Keys,
+    keyring: LogKeys,
     *,
     earlier: Sequence[str] = (),
     progress: Progress = lambda _done, _total: None,
-) -> Report:
+) -> VerifyReport:
     """Check the whole log; raises `Tampered` naming the first bad record.
 
     `earlier` are checkpoints noted outside the store; the log must contain what they say.
@@ -59,14 +58,14 @@ def verify(
 class _Verification:
     """One pass over one consistent view of the store."""
 
-    def __init__(self, tables: Tables, keyring: Keys, progress: Progress) -> None:
+    def __init__(self, tables: Tables, keyring: LogKeys, progress: Progress) -> None:
         self._tables = tables
         self._public = keyring.public_keys()
         self._sealer = Sealer(keyring)
         self._progress = progress
         self._present = self._removed = self._pending = 0
 
-    def run(self, earlier: Sequence[str]) -> Report:
+    def run(self, earlier: Sequence[str]) -> VerifyReport:
         head = self._tables.head()
         if head is None:
             return self._without_head(earlier)
@@ -76,7 +75,7 @@ class _Verification:
         roots, archived = self._checkpoints(checkpoint, earlier)
         self._records(head, roots)
         self._leftovers(head)
-        return Report(
+        return VerifyReport(
             checkpoint.origin,
             head.size,
             self._present,
@@ -87,11 +86,11 @@ class _Verification:
             str(key),
         )
 
-    def _without_head(self, earlier: Sequence[str]) -> Report:
+    def _without_head(self, earlier: Sequence[str]) -> VerifyReport:
         if self._tables.has_remains() or earlier:
             raise Tampered("the head of the tree is gone", advice="Restore a copy made by `callgate store backup`.")
-        self._leftovers(Head(0, 0, EMPTY_ROOT, ""))
-        return Report("", 0, 0, 0, self._pending, 0, 0, "")
+        self._leftovers(TreeHead(0, 0, EMPTY_ROOT, ""))
+        return VerifyReport("", 0, 0, 0, self._pending, 0, 0, "")
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 
@@ -129,7 +128,7 @@ class _Verification:
 
     # -- records -----------------------------------------------------------------------------------------------
 
-    def _records(self, head: Head, roots: dict[int, bytes]) -> None:
+    def _records(self, head: TreeHead, roots: dict[int, bytes]) -> None:
         """Every leaf in order: its place, its record, its hash in the tree, and the roots on the way."""
         removable = self._removable(head)
         stored = _StoredTiles(self._tables, head.size)
@@ -206,13 +205,13 @@ class _Verification:
             )
         return value
 
-    def _removable(self, head: Head) -> int:
+    def _removable(self, head: TreeHead) -> int:
         """Below which leaf bodies may be missing, by the word of a retention record that holds itself."""
         limit = 0
-        for row in self._tables.admin_rows(retention.ACTION):
+        for row in self._tables.admin_rows(log.PRUNED):
             stored = AuditRow(*row[1:])
             value = self._sealed(row[0], stored)
-            if not isinstance(value, records.AdminRecord) or value.action != retention.ACTION:
+            if not isinstance(value, records.AdminRecord) or value.action != log.PRUNED:
                 continue
             upto = (value.detail or {}).get("to_leaf")
             leaf = leaf_of(self._tables, row[0], head.size)
@@ -223,7 +222,7 @@ class _Verification:
 
     # -- everything else ---------------------------------------------------------------------------------------
 
-    def _leftovers(self, head: Head) -> None:
+    def _leftovers(self, head: TreeHead) -> None:
         """Records that are not in the tree: only those that wait for it."""
         if self._tables.count_upto(head.record) != self._present:
             stray = self._tables.unmapped(head.record)

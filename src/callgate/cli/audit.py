@@ -32,8 +32,8 @@ from callgate.errors import AuditError, CallgateError, KeyringError, NotInTree, 
 if TYPE_CHECKING:
     from callgate.approval.proof import Proven
     from callgate.audit import AuditLog, DecisionRecord
-    from callgate.audit.reading import Entry
-    from callgate.audit.receipt import Verified
+    from callgate.audit.reading import CallEntry
+    from callgate.audit.receipt import VerifiedReceipt
     from callgate.audit.sequencer import Sequencer
     from callgate.keyring import Keyring
     from callgate.store import Store
@@ -66,7 +66,8 @@ def list_calls(
     as_json: Annotated[bool, typer.Option("--json", help="JSON Lines for machines.")] = False,
 ) -> None:
     """List calls, the newest last."""
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
 
     now = time.time()
     wanted = Filter(server, tool, verdict, reason, call, parse_when(since, now), parse_when(until, now))
@@ -170,10 +171,10 @@ def export(
     until: UntilOption = None,
 ) -> None:
     """Write every record as JSON Lines."""
-    from callgate.audit import reading
+    from callgate.audit.storage import Filter
 
     now = time.time()
-    wanted = reading.Filter(since=parse_when(since, now), until=parse_when(until, now))
+    wanted = Filter(since=parse_when(since, now), until=parse_when(until, now))
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
         total = tables.count(wanted)
         target: Any = nullcontext(sys.stdout.buffer) if output is None else _create(output)
@@ -283,23 +284,23 @@ def _catch_up(log: AuditLog | Sequencer) -> None:
 
 def _known_checkpoints(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     """Checkpoints known outside the store: the one given, and the one noted beside the keys."""
-    from callgate.audit import note, noted
+    from callgate.audit import note
 
     known = [] if given is None else [read_text(given)]
     with opened.audit_reading() as tables:
         head = tables.head()
-    beside = None if head is None else noted.get(keyring, note.parse(head.note).origin)
+    beside = None if head is None else note.noted_checkpoint(keyring, note.parse(head.note).origin)
     return known if beside is None else [*known, beside]
 
 
-def _json_lines(found: list[Entry]) -> None:
+def _json_lines(found: list[CallEntry]) -> None:
     import msgspec
 
     for one in found:
         sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
 
 
-def _table(found: list[Entry]) -> Any:
+def _table(found: list[CallEntry]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -353,8 +354,8 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
 
     `given` are the call's arguments as JSON; they have to be the ones on record.
     """
-    from callgate.approval.assertion import Malformed, NotVerified
     from callgate.approval.proof import check_proof, is_proof
+    from callgate.approval.webauthn import MalformedResponse, NotVerified
 
     form = None if given is None else _canonical_arguments(decision, given)
     facts = (decision.extra or {}).get("approval")
@@ -365,7 +366,7 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
     form = _on_record(decision) if form is None else form
     try:
         proven = check_proof(facts, decision.tool, form)
-    except (Malformed, NotVerified) as error:
+    except (MalformedResponse, NotVerified) as error:
         raise Tampered(
             f"the approval in the receipt does not hold: {error}",
             advice="Whoever runs this log let a call through, or wrote down, what no passkey signed.",
@@ -432,7 +433,7 @@ def _account(proven: Proven, *, whole_on_record: bool) -> ReceiptApproval:
     return ReceiptApproval(proven, verified, not_verified)
 
 
-def _print_json(done: Verified, approval: ReceiptApproval | None) -> None:
+def _print_json(done: VerifiedReceipt, approval: ReceiptApproval | None) -> None:
     import msgspec
 
     facts: dict[str, Any] = {"decision": done.decision, "outcome": done.outcome, "log": done.checkpoint.origin}
@@ -451,7 +452,7 @@ def _print_json(done: Verified, approval: ReceiptApproval | None) -> None:
     )
 
 
-def _print(done: Verified, approval: ReceiptApproval | None) -> None:
+def _print(done: VerifiedReceipt, approval: ReceiptApproval | None) -> None:
     decision = done.decision
     why = f" ({decision.reason})" if decision.reason else ""
     typer.echo(f"The receipt holds: call {plain(decision.call)} of {plain(decision.server)} / {plain(decision.tool)}")
@@ -531,9 +532,9 @@ def approved_by(decision: DecisionRecord, store: Store) -> str:
 
 async def _looked_up(facts: dict[str, Any], store: Store) -> tuple[str, int | None]:
     """The passkey's name, and when its person signed: on the page that is before the call was let through."""
-    from callgate.store import SqlShelf
+    from callgate.store import SqlApprovals
 
-    shelf = SqlShelf(store)
+    shelf = SqlApprovals(store)
     passkey, request = facts.get("credential"), facts.get("request")
     held = await shelf.credential(passkey) if isinstance(passkey, str) else None
     asked = await shelf.request(request) if isinstance(request, str) else None

@@ -195,7 +195,8 @@ def replay(
 
     Rules that read arguments can be told only where the log has the arguments whole.
     """
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
     from callgate.trust.policy.replaying import Replayed
 
     rules = _policy(file, config, default=not no_default)[0]

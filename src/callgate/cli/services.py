@@ -17,11 +17,10 @@ if TYPE_CHECKING:
     from callgate.approval import Approvals
     from callgate.approval.reach import Demand
     from callgate.config import Config
-    from callgate.pinning.model import ServerSeen
+    from callgate.pinning.model import PinningSettings, ServerSeen
+    from callgate.pinning.review.views import Labelling, ToolView
     from callgate.pinning.service import Pins
-    from callgate.pinning.settings import Settings
-    from callgate.pinning.storage import PinShelf
-    from callgate.pinning.views import Labelling, ToolView
+    from callgate.pinning.storage import PinRepository
     from callgate.store import SqlAgents, Store
     from callgate.trust.service import TrustService
 
@@ -75,7 +74,7 @@ class OpenedPins(OpenedStore):
     """The pins of the store in force; `admin` makes the audit row of what an operator does."""
 
     pins: Pins
-    shelf: PinShelf
+    shelf: PinRepository
     admin: Any
 
 
@@ -134,10 +133,10 @@ def edit_approvals(path: Path | None, url: str | None, *, create: bool = False) 
 def _approvals(opened: OpenedStore, witness: Any) -> OpenedApprovals:
     from callgate.app.approval import party, settings
     from callgate.approval import Approvals
-    from callgate.store import SqlShelf
+    from callgate.store import SqlApprovals
 
     section = opened.config.approval
-    approvals = Approvals(SqlShelf(opened.store), party(section), settings(section), witness=witness)
+    approvals = Approvals(SqlApprovals(opened.store), party(section), settings(section), witness=witness)
     return OpenedApprovals(**vars(opened), approvals=approvals)
 
 
@@ -186,7 +185,7 @@ def _pins(opened: OpenedStore, witness: Any) -> OpenedPins:
     return OpenedPins(**vars(opened), pins=pins_of(opened.config, shelf, witness), shelf=shelf, admin=witness)
 
 
-def pins_of(config: Config, shelf: PinShelf, witness: Any) -> Pins:
+def pins_of(config: Config, shelf: PinRepository, witness: Any) -> Pins:
     """The service over decisions on tools."""
     from callgate.pinning.service import Pins
 
@@ -203,7 +202,7 @@ def pins_of(config: Config, shelf: PinShelf, witness: Any) -> Pins:
 
 def label_proposals() -> Labelling:
     """What reviews know of what tools do."""
-    from callgate.pinning.views import Labelling
+    from callgate.pinning.review.views import Labelling
     from callgate.trust.proposing import label_line, propose_label
 
     return Labelling(propose_label, label_line)
@@ -214,13 +213,13 @@ def groups_of(config: Config) -> dict[str, str] | None:
     return {name: server.pinning.group or "" for name, server in config.servers.items()} or None
 
 
-def settings_of(config: Config) -> Settings:
+def settings_of(config: Config) -> PinningSettings:
     """What `[pinning]` says."""
-    from callgate.pinning.settings import Settings
+    from callgate.pinning.model import PinningSettings
 
     section = config.pinning
-    known = [name for name in Settings.__struct_fields__ if name in section.__struct_fields__]
-    return Settings(**{name: getattr(section, name) for name in known})
+    known = [name for name in PinningSettings.__struct_fields__ if name in section.__struct_fields__]
+    return PinningSettings(**{name: getattr(section, name) for name in known})
 
 
 @contextmanager

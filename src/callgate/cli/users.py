@@ -160,7 +160,7 @@ def rename(
     store: StoreOption = None,
 ) -> None:
     """Give a passkey another name."""
-    from callgate.approval.persons import label
+    from callgate.approval.people import label
 
     if not (shown := label(name, "")):
         raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")

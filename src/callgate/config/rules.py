@@ -29,7 +29,7 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-# As approval/enrolment.py takes it
+# As approval/people.py takes it
 _USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _STORES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 Sessions = Annotated[int, Meta(ge=1, le=1000000)]

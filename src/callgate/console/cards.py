@@ -16,7 +16,7 @@ from callgate.console.marking import Branch, Run, Runs, TextMarks, changed_runs,
 from callgate.console.rendering import EscapedText, exact
 from callgate.inspection import ToolFinding
 from callgate.pinning.judging import beside_of, named_members
-from callgate.pinning.views import SchemaEdit, ToolView
+from callgate.pinning.review.views import SchemaEdit, ToolView
 
 # The approval covers these; what an entry has beside them the model may see all the same.
 _COVERED: Final = ("name", "description", "inputSchema")

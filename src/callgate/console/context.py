@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from callgate.approval.model import Role, Session, reaches
+from callgate.approval.model import ConsoleSession, Role, reaches
 from callgate.approval.reach import Demand
 from callgate.approval.service import Approvals
 from callgate.audit import AuditLog
@@ -23,8 +23,8 @@ from callgate.console.rendering import Assets, environment
 from callgate.console.requests import PageBody, read_body
 from callgate.console.statistics import Recent
 from callgate.errors import Reason, Refused
+from callgate.pinning.review.views import Review
 from callgate.pinning.service import Configured, Pins
-from callgate.pinning.views import Review
 from callgate.store import KillSwitch, SqlAgents, Store
 from callgate.trust.model import Quarantined
 from callgate.trust.service import Settled, TrustService
@@ -151,7 +151,7 @@ async def _unknown() -> None:
     """Nobody knows which tools demand what."""
 
 
-def _may_decide(session: Session, named: tuple[str, ...]) -> bool:
+def _may_decide(session: ConsoleSession, named: tuple[str, ...]) -> bool:
     """Those who are named, unless they are there to look only; where nobody is, the operators."""
     if named:
         return session.user in named and reaches(session.role, "approver")
@@ -180,10 +180,10 @@ class ToolReviews:
         self.configured = configured
         self._briefing = BriefCache(pins)
 
-    def may_decide(self, session: Session) -> bool:
+    def may_decide(self, session: ConsoleSession) -> bool:
         return _may_decide(session, self.reviewers)
 
-    def check(self, session: Session) -> None:
+    def check(self, session: ConsoleSession) -> None:
         """Refused for who may look at tools and not decide on them."""
         if not self.may_decide(session):
             raise Refused(Reason.NOT_A_REVIEWER)
@@ -205,10 +205,10 @@ class TrustReviews:
         self.deciders = deciders
         self._held = Recent(self._count_held, service.now)
 
-    def may_decide(self, session: Session) -> bool:
+    def may_decide(self, session: ConsoleSession) -> bool:
         return _may_decide(session, self.deciders)
 
-    def check(self, session: Session) -> None:
+    def check(self, session: ConsoleSession) -> None:
         """Refused for who may read here and not decide."""
         if not self.may_decide(session):
             raise Refused(Reason.NOT_A_REVIEWER, "This person may not decide on results that are held back.")
@@ -255,32 +255,32 @@ class ConsoleContext:
         """Milliseconds since 1970."""
         return int(self.clock() * 1000)
 
-    async def person(self, request: Request) -> Session | None:
+    async def person(self, request: Request) -> ConsoleSession | None:
         """Who is signed in, if anybody."""
         secret = request.cookies.get(self.address.cookie, "")
         return await self.approvals.session(secret) if 0 < len(secret) <= _SECRET_CHARS else None
 
-    async def signed_in(self, request: Request) -> Session:
+    async def signed_in(self, request: Request) -> ConsoleSession:
         """Who is signed in; refused if nobody is."""
         session = await self.person(request)
         if session is None:
             raise Refused(Reason.SIGN_IN_NEEDED)
         return session
 
-    async def visitor(self, request: Request) -> Session:
+    async def visitor(self, request: Request) -> ConsoleSession:
         """Who looks at a page; somebody who is not signed in is led to where they can, and back."""
         session = await self.person(request)
         if session is None:
             raise SignInFirst(str(request.scope["path"]))
         return session
 
-    async def tools_wait(self, session: Session | None) -> Waits:
+    async def tools_wait(self, session: ConsoleSession | None) -> Waits:
         """How much waits for this person: the badges of every page."""
         if session is None or self.tools is None or not self.tools.may_decide(session):
             return await self.and_theirs(session, Waits())
         return await self.and_theirs(session, (await self.tools.brief()).waits)
 
-    async def and_theirs(self, session: Session | None, waits: Waits) -> Waits:
+    async def and_theirs(self, session: ConsoleSession | None, waits: Waits) -> Waits:
         """The same with the results that are held back, and the calls that wait."""
         if session is None:
             return waits
@@ -296,23 +296,23 @@ class ConsoleContext:
         check_change(request, self.address)
         return await read_body(request, kind)
 
-    async def change(self, request: Request, kind: type[_Body]) -> tuple[Session, _Body]:
+    async def change(self, request: Request, kind: type[_Body]) -> tuple[ConsoleSession, _Body]:
         """What a script of ours sends for the person who is signed in."""
         check_change(request, self.address)
         session = await self.signed_in(request)
         check_token(request, session)
         return session, await read_body(request, kind)
 
-    def at_least(self, session: Session, role: Role) -> None:
+    def at_least(self, session: ConsoleSession, role: Role) -> None:
         """Refused for whom this is not."""
         if not reaches(session.role, role):
             raise Refused(Reason.ROLE_NEEDED)
 
-    async def show(self, name: str, session: Session, *, waits: Waits | None = None, **values: Any) -> Response:
+    async def show(self, name: str, session: ConsoleSession, *, waits: Waits | None = None, **values: Any) -> Response:
         """A page for somebody who is signed in, with what waits for them."""
         return self.page(name, session, tools_wait=waits or await self.tools_wait(session), **values)
 
-    def page(self, name: str, session: Session | None = None, *, status: int = 200, **values: Any) -> Response:
+    def page(self, name: str, session: ConsoleSession | None = None, *, status: int = 200, **values: Any) -> Response:
         """A page from its template."""
         template = self._templates.get_template(f"{name}.html")
         shared = {
@@ -331,7 +331,7 @@ class ConsoleContext:
         """The way in; `onward` is the path of ours that is shown afterwards."""
         return self.page("sign_in", onward=onward, status=status, home=onward == "/")
 
-    def enter(self, response: Response, session: Session, secret: str) -> None:
+    def enter(self, response: Response, session: ConsoleSession, secret: str) -> None:
         """Let the browser hold the session's secret."""
         response.set_cookie(
             self.address.cookie,
@@ -354,7 +354,7 @@ class ConsoleContext:
         response.delete_cookie(self.address.cookie, path="/", secure=self.address.secure, httponly=True, samesite="lax")
 
     def refusal(
-        self, request: Request, refused: Refused, session: Session | None = None, waits: Waits = NOTHING
+        self, request: Request, refused: Refused, session: ConsoleSession | None = None, waits: Waits = NOTHING
     ) -> Response:
         """A refusal as a script reads it, or as a page."""
         status = _STATUS.get(refused.reason, refused.status if refused.status >= 400 else 403)

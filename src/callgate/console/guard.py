@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import Request
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.errors import ConfigError, Reason, Refused
 
 CSRF: Final = "x-callgate-csrf"
@@ -95,7 +95,7 @@ def check_change(request: Request, address: ConsoleOrigin) -> None:
         raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE)
 
 
-def check_token(request: Request, session: Session) -> None:
+def check_token(request: Request, session: ConsoleSession) -> None:
     """The session's token, which only pages that this session was shown can know."""
     given = request.headers.get(CSRF, "")
     if not hmac.compare_digest(given.encode(), session.csrf.encode()):

@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from callgate._version import __version__
+from callgate.approval.action import to_iso
 from callgate.approval.display import escape, escape_rest
-from callgate.approval.encoding import to_iso
 from callgate.errors import Reason, Refused
 
 _TEMPLATES: Final = Path(__file__).resolve().parent / "templates"

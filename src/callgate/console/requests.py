@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
 
@@ -100,8 +100,8 @@ def _too_large() -> Refused:
 B = TypeVar("B", bound=PageBody)
 
 # Who may do it and whether it can be done, in a sentence for the person; refused before anybody is asked to sign.
-Ready = Callable[[Request, Session, B], Awaitable[str]]
-Do = Callable[[Request, Session, B], Awaitable[Response]]
+Ready = Callable[[Request, ConsoleSession, B], Awaitable[str]]
+Do = Callable[[Request, ConsoleSession, B], Awaitable[Response]]
 
 
 class _SignedAction(SignedBody, frozen=True, rename="camel"):

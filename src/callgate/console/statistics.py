@@ -16,8 +16,8 @@ import msgspec
 from callgate.audit.storage import Counted, Filter
 from callgate.errors import StoreError
 from callgate.store import Store
-from callgate.store.approval_counts import AskedInHour, asked_by_hour
-from callgate.store.audit_tables import AuditTables
+from callgate.store.approval import AskedInHour, asked_by_hour
+from callgate.store.audit import AuditTables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection

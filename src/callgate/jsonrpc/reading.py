@@ -42,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True):
     batch: int = 100
 
 
-class Kind(Enum):
+class MessageKind(Enum):
     REQUEST = "request"
     NOTIFICATION = "notification"
     RESPONSE = "response"
@@ -51,7 +51,7 @@ class Kind(Enum):
 class Message(msgspec.Struct, frozen=True):
     """One message and the bytes it came as."""
 
-    kind: Kind
+    kind: MessageKind
     raw: bytes
     method: str = ""
     id: RequestId | None = None
@@ -237,10 +237,10 @@ def _message(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Mes
     meta = params.get("_meta") if isinstance(params, dict) else None
     meta = meta if isinstance(meta, dict) else {}
     if "id" not in value:
-        return Message(Kind.NOTIFICATION, raw, method, None, params, meta)
+        return Message(MessageKind.NOTIFICATION, raw, method, None, params, meta)
     if type(rpc_id) is not str and type(rpc_id) is not int:
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
-    return Message(Kind.REQUEST, raw, method, rpc_id, params, meta)
+    return Message(MessageKind.REQUEST, raw, method, rpc_id, params, meta)
 
 
 def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Message:
@@ -251,7 +251,7 @@ def _response(value: dict[str, Any], raw: bytes, defects: _Defects | None) -> Me
         _refuse_defects(defects, "", rpc_id)
     if rpc_id is not None and not is_id(rpc_id):
         raise BadMessage(Reason.INVALID_REQUEST, "id has to be a string or an integer")
-    return Message(Kind.RESPONSE, raw, "", rpc_id)
+    return Message(MessageKind.RESPONSE, raw, "", rpc_id)
 
 
 def _refuse_defects(defects: _Defects, method: str, rpc_id: Any) -> None:
@@ -278,7 +278,7 @@ def _batch(values: list[Any], raw: bytes, defects: _Defects | None, limits: Limi
         if type(value) is not dict:
             raise BadMessage(Reason.INVALID_REQUEST, "a batch holds objects only")
         messages.append(_message(value, _encode(value), None))
-    asked = [message.id for message in messages if message.kind is Kind.REQUEST]
+    asked = [message.id for message in messages if message.kind is MessageKind.REQUEST]
     if len(set(asked)) != len(asked):
         raise BadMessage(Reason.INVALID_REQUEST, "two requests of a batch have the same id")
     return Batch(raw, tuple(messages))

@@ -1,57 +1,58 @@
 """Is this the tool that was approved? A hash of description, schema and server identity, checked on every list."""
 
-from callgate.pinning.book import Book
-from callgate.pinning.deciding import Choice
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import approval_hash
 from callgate.pinning.identity import http_identity, library_identity, reported_as, stdio_identity
 from callgate.pinning.judging import Standing, Toolset, judge
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import (
     PENDING_TOOL,
     SCHEME,
     TOOLSET_META,
     Change,
     Connected,
-    Identity,
-    Listed,
+    ListedTool,
     Pin,
+    PinningSettings,
+    ServerIdentity,
     ServerSeen,
     State,
     ToolSeen,
 )
-from callgate.pinning.service import Pins, Witness, no_witness
-from callgate.pinning.settings import Settings
-from callgate.pinning.storage import Bounds, PinShelf
-from callgate.pinning.views import (
-    Difference,
+from callgate.pinning.review.views import (
     Piece,
     Review,
     SchemaEdit,
     ServerStatus,
     ServerView,
     SetView,
+    TextDifference,
     ToolView,
 )
+from callgate.pinning.service import Choice, Pins, Witness, no_witness
+from callgate.pinning.storage import PinBounds, PinRepository
+
+# The names that client authors know from `PinnedClient`.
+Identity, Settings = ServerIdentity, PinningSettings
 
 __all__ = [
     "PENDING_TOOL",
     "SCHEME",
     "TOOLSET_META",
-    "Book",
-    "Bounds",
     "Change",
     "Choice",
     "Connected",
-    "Difference",
+    "DecisionChain",
     "Identity",
-    "Listed",
-    "MemoryPins",
+    "ListedTool",
     "Piece",
     "Pin",
-    "PinShelf",
+    "PinBounds",
+    "PinRepository",
+    "PinningSettings",
     "Pins",
     "Review",
     "SchemaEdit",
+    "ServerIdentity",
     "ServerSeen",
     "ServerStatus",
     "ServerView",
@@ -59,6 +60,7 @@ __all__ = [
     "Settings",
     "Standing",
     "State",
+    "TextDifference",
     "ToolSeen",
     "ToolView",
     "Toolset",

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final, Protocol
 
 from callgate.errors import CallgateError, place
-from callgate.pinning.book import Book, Keys
-from callgate.pinning.storage import PinShelf
+from callgate.pinning.chain import DecisionChain, Keys
+from callgate.pinning.storage import PinRepository
 
 log = logging.getLogger("callgate.pinning")
 
@@ -17,7 +17,7 @@ STALE_SECONDS: Final = 3.0
 _REREAD_SECONDS: Final = 5.0
 
 
-class StoreFollower(Protocol):
+class Refresher(Protocol):
     """Calls what it was given whenever something in the store may have changed."""
 
     async def start(self) -> None: ...
@@ -32,13 +32,13 @@ class DecisionWatch:
 
     def __init__(
         self,
-        shelf: PinShelf,
+        shelf: PinRepository,
         keys: Keys,
-        follow: Callable[[Callable[[], Awaitable[None]]], StoreFollower],
+        follow: Callable[[Callable[[], Awaitable[None]]], Refresher],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.book = Book(keys)
+        self.book = DecisionChain(keys)
         # Told when something was decided, here or elsewhere.
         self.decided: Callable[[], None] = lambda: None
         self._shelf = shelf
@@ -75,7 +75,7 @@ class DecisionWatch:
             if before - self._broken_at < _REREAD_SECONDS:
                 self._read_at = before
                 return
-            book = Book(self._keys)
+            book = DecisionChain(self._keys)
         known, was_broken = book.version, bool(self.book.broken)
         try:
             book.read(*await self._shelf.since(known))

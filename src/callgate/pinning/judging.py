@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.caching import BoundedCache
 from callgate.errors import Reason, Refused
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import beside, digest, entry_digest
-from callgate.pinning.listing import MEMBERS, Listing
-from callgate.pinning.model import Identity, Listed, Pin, State
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import MEMBERS, ToolListing
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, State
 
 _VERSION_DIGITS: Final = 16
 
@@ -39,7 +39,7 @@ class Standing(msgspec.Struct, frozen=True):
 UNKNOWN: Final = Standing(State.GONE, Reason.TOOL_UNKNOWN)
 
 
-def judge(tool: Listed, identity: Identity, book: Book, settings: Settings) -> Standing:
+def judge(tool: ListedTool, identity: ServerIdentity, book: DecisionChain, settings: PinningSettings) -> Standing:
     """The standing of one listed tool."""
     if book.broken:
         return Standing(State.UNFIT, Reason.PIN_TAMPERED)
@@ -67,7 +67,7 @@ def named_members(members: Sequence[str]) -> str:
     return ", ".join([*known, *(["other members"] if len(known) < len(members) else [])])
 
 
-def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
+def _poisoned(tool: ListedTool, pin: Pin, changed: Sequence[str]) -> bool:
     """Whether a change beside the approval brings what nobody could have approved without overruling a finding.
 
     An override is for a rule at a place: the same words elsewhere were overruled by nobody.
@@ -78,10 +78,9 @@ def _poisoned(tool: Listed, pin: Pin, changed: Sequence[str]) -> bool:
 
 # Rules and places of what was found in members, by the digest of these. Lists come again and again, and are judged
 # where everybody else waits.
-_found: Final[dict[str, frozenset[tuple[str, str] | None]]] = {}
-_FOUND: Final = 4_096
+_found: Final[BoundedCache[str, frozenset[tuple[str, str] | None]]] = BoundedCache(4_096)
 # Rules and places that decisions without places overruled, by what was decided on.
-_overruled: Final[dict[tuple[str, tuple[str, ...]], frozenset[tuple[str, str]]]] = {}
+_overruled: Final[BoundedCache[tuple[str, tuple[str, ...]], frozenset[tuple[str, str]]]] = BoundedCache(4_096)
 
 
 def _overruled_by(pin: Pin) -> frozenset[tuple[str, str]]:
@@ -89,13 +88,12 @@ def _overruled_by(pin: Pin) -> frozenset[tuple[str, str]]:
     if not pin.overrides:
         return frozenset()
     key = (entry_digest(pin.approval_hash, pin.beside), pin.overrides)
-    made = _overruled.get(key)
-    if made is None:
-        if len(_overruled) >= _FOUND:
-            _overruled.clear()
+
+    def make() -> frozenset[tuple[str, str]]:
         spots = _inspected(_entry(pin.raw))
-        made = _overruled[key] = frozenset(spot for spot in spots if spot is not None and spot[0] in pin.overrides)
-    return made
+        return frozenset(spot for spot in spots if spot is not None and spot[0] in pin.overrides)
+
+    return _overruled.get_or_make(key, make)
 
 
 def _entry(raw: bytes | str) -> dict[str, Any]:
@@ -114,15 +112,10 @@ def beside_of(raw: bytes | str) -> dict[str, str]:
         return {}
 
 
-def _hard(tool: Listed, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:
+def _hard(tool: ListedTool, members: Sequence[str]) -> frozenset[tuple[str, str] | None]:
     """The hard findings in some members of a tool, and None for any that no override can name."""
     key = digest([[name, tool.beside[name]] for name in members])
-    made = _found.get(key)
-    if made is None:
-        if len(_found) >= _FOUND:
-            _found.clear()
-        made = _found[key] = frozenset(_inspected({name: tool.entry[name] for name in members}))
-    return made
+    return _found.get_or_make(key, lambda: frozenset(_inspected({name: tool.entry[name] for name in members})))
 
 
 def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:
@@ -136,7 +129,7 @@ def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:
         yield None
 
 
-def _new(tool: Listed, identity: Identity, book: Book) -> Standing:
+def _new(tool: ListedTool, identity: ServerIdentity, book: DecisionChain) -> Standing:
     former = book.latest_of(identity.lineage, tool.name)
     if former is None or former.server_id == identity.server_id:
         return Standing(State.NEW, Reason.TOOL_NOT_APPROVED)
@@ -144,7 +137,7 @@ def _new(tool: Listed, identity: Identity, book: Book) -> Standing:
     return Standing(State.NEW, Reason.TOOL_NOT_APPROVED, text)
 
 
-def _current(pin: Pin, identity: Identity, book: Book, settings: Settings) -> Standing:
+def _current(pin: Pin, identity: ServerIdentity, book: DecisionChain, settings: PinningSettings) -> Standing:
     """An approval holds until a later one was given to another version, where the version is the server's own word.
 
     Two servers that one program makes, under two names, are no versions of each other.
@@ -170,10 +163,10 @@ class Toolset:
 
     def __init__(
         self,
-        identity: Identity,
-        listing: Listing,
-        book: Book,
-        settings: Settings,
+        identity: ServerIdentity,
+        listing: ToolListing,
+        book: DecisionChain,
+        settings: PinningSettings,
         held: Mapping[str, str] | None = None,
         *,
         stamp: object = None,

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import msgspec
 
+from callgate.caching import BoundedCache
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
-from callgate.pinning.model import PENDING_TOOL, Listed
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import PENDING_TOOL, ListedTool, PinningSettings, ServerIdentity, ServerSeen, ToolSeen
 from callgate.pipeline.replies import ToolListReply
 
 NAME_BYTES: Final = 512
@@ -42,7 +42,7 @@ _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Page(msgspec.Struct, frozen=True):
+class ListPage(msgspec.Struct, frozen=True):
     """One page of a list: the bytes of each entry, where the array stands in the reply if that was looked for, and the
     next page's cursor."""
 
@@ -53,7 +53,7 @@ class Page(msgspec.Struct, frozen=True):
     meta: Mapping[str, Any] = {}
 
 
-def read_page(reply: bytes, most: int | None = None) -> Page | None:
+def read_page(reply: bytes, most: int | None = None) -> ListPage | None:
     """The page in a reply; None where the reply holds no list at all.
 
     UpstreamError where it holds one that two readers could read differently. An array of more than `most` bytes is not
@@ -78,13 +78,13 @@ def read_page(reply: bytes, most: int | None = None) -> Page | None:
         if cursor is not None and not isinstance(cursor, str):
             raise _garbled("its cursor is no text")
         span = (at + start, at + end)
-        return Page(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
+        return ListPage(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
     except MessageError as error:
         # Not the error's own sentence: it may quote the server, and ours reach the model.
         raise _garbled(error.reason.meaning) from None
 
 
-def page_of(reply: ToolListReply, most: int) -> Page:
+def page_of(reply: ToolListReply, most: int) -> ListPage:
     """The same of a reply that was read before."""
     result = reply.result
     _check_spelling(reply.value, result)
@@ -94,7 +94,7 @@ def page_of(reply: ToolListReply, most: int) -> Page:
     if cursor is not None and not isinstance(cursor, str):
         raise _garbled("its cursor is no text")
     shown = entries if len(array) <= most else ()
-    return Page(shown, None, array, cursor or None, meta if isinstance(meta, dict) else {})
+    return ListPage(shown, None, array, cursor or None, meta if isinstance(meta, dict) else {})
 
 
 def check_readable(text: bytes) -> None:
@@ -141,35 +141,37 @@ def _value(result: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> An
         raise _garbled(f"its {name} is no JSON, or has a key twice") from None
 
 
-class Reader:
+class EntryReader:
     """Reads entries under one identity; an entry that was read before, byte for byte, is not read again."""
 
-    def __init__(self, server_id: str, settings: Settings, known: Mapping[bytes, Listed] | None = None) -> None:
+    def __init__(
+        self, server_id: str, settings: PinningSettings, known: Mapping[bytes, ListedTool] | None = None
+    ) -> None:
         self._server_id = server_id
         self._settings = settings
         self._known = known or {}
 
-    def read(self, raw: bytes) -> Listed:
+    def read(self, raw: bytes) -> ListedTool:
         known = self._known.get(raw)
         return self._read(raw) if known is None else known
 
-    def _read(self, raw: bytes) -> Listed:
+    def _read(self, raw: bytes) -> ListedTool:
         if len(raw) > self._settings.tool_bytes:
             # Not hashed, not kept: only its name, so that a reviewer can be told.
             most = self._settings.tool_bytes
-            return Listed(_name_in(raw), b"", {}, problem=f"its definition has {len(raw)} bytes; {most} are taken")
+            return ListedTool(_name_in(raw), b"", {}, problem=f"its definition has {len(raw)} bytes; {most} are taken")
         try:
             entry = _strictly(raw)
             _check(entry)
             if costly := _costly(raw, self._settings.tool_tokens):
-                return Listed(entry["name"], raw, entry, problem=f"its definition costs {costly}")
+                return ListedTool(entry["name"], raw, entry, problem=f"its definition costs {costly}")
             made = approval_hash(self._server_id, entry["name"], entry.get("description"), entry.get("inputSchema"))
-            return Listed(entry["name"], raw, entry, made, beside(entry))
+            return ListedTool(entry["name"], raw, entry, made, beside(entry))
         except _Unfit as error:
-            return Listed(_name_in(raw), raw, {}, problem=str(error))
+            return ListedTool(_name_in(raw), raw, {}, problem=str(error))
         except MessageError as error:
             # Its sentence may quote the server, and ours reach the model.
-            return Listed(_name_in(raw), raw, {}, problem=error.reason.meaning)
+            return ListedTool(_name_in(raw), raw, {}, problem=error.reason.meaning)
 
 
 class _Unfit(MessageError):
@@ -269,20 +271,20 @@ def _folded(text: str) -> str:
 _FOLDED: Final = {names: {_folded(name): name for name in names} for names in (MEMBERS, _REPLY, _RESULT)}
 
 
-class Listing:
+class ToolListing:
     """A whole list, every page of it, under one identity.
 
     `problem` says why none of it can be used; then nothing of it need be here but how much it was.
     """
 
-    def __init__(self, tools: Iterable[Listed], *, problem: str = "", count: int = 0, size: int = 0) -> None:
+    def __init__(self, tools: Iterable[ListedTool], *, problem: str = "", count: int = 0, size: int = 0) -> None:
         self.problem = problem
         # For whoever reads lists again and again: the arrays it was read from, and what it came to.
         self.arrays: tuple[bytes, ...] = ()
         self.compiled: Callable[[], object] | None = None
-        self.tools: dict[str, Listed] = {}
+        self.tools: dict[str, ListedTool] = {}
         self.nameless = 0
-        self.known: dict[bytes, Listed] = {}
+        self.known: dict[bytes, ListedTool] = {}
         self.size = size
         for tool in tools:
             self._add(tool)
@@ -291,7 +293,7 @@ class Listing:
         parts = sorted([t.name, t.approval_hash, t.problem, _named(t.beside)] for t in self.tools.values())
         self.digest = digest([problem, parts])
 
-    def _add(self, tool: Listed) -> None:
+    def _add(self, tool: ListedTool) -> None:
         self.size += len(tool.raw)
         if tool.raw:
             self.known[tool.raw] = tool
@@ -309,13 +311,13 @@ def _named(beside: Mapping[str, str]) -> list[list[str]]:
     return sorted([name, made] for name, made in beside.items())
 
 
-class Measure:
+class ListSize:
     """How large a list is so far; each text is counted once, however many pages there are.
 
     `problem` says why the list is larger than may be; empty where it is not.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: PinningSettings) -> None:
         self.problem = ""
         self.tools = 0
         self.size = 0
@@ -334,7 +336,7 @@ class Measure:
             self.problem = f"the server's tools have {self.size} bytes together; {settings.list_bytes} are taken"
         return not self.problem
 
-    def count(self, tools: Iterable[Listed]) -> None:
+    def count(self, tools: Iterable[ListedTool]) -> None:
         """Entries that were announced, and read. No text has more tokens than bytes: few need counting."""
         most = self._settings.list_tokens
         self._uncounted += [tool.raw for tool in tools]
@@ -346,9 +348,9 @@ class Measure:
             self.problem = f"the server's tools together cost about {self._tokens} tokens; {most} are taken"
 
 
-def bound(tools: Sequence[Listed], settings: Settings) -> str:
+def bound(tools: Sequence[ListedTool], settings: PinningSettings) -> str:
     """Why a list is larger than may be; empty where it is not."""
-    measure = Measure(settings)
+    measure = ListSize(settings)
     measure.announce(len(tools), sum(len(tool.raw) for tool in tools))
     measure.count(tools)
     return measure.problem
@@ -362,18 +364,57 @@ def _costly(text: bytes, most: int) -> str:
 
 def _tokens(text: bytes) -> int:
     """Remembered by its digest: a list is measured again whenever it is looked at."""
-    key = hashlib.sha256(text).digest()
-    known = _COUNTED.get(key)
-    if known is None:
-        from callgate.inspection import tokens
+    from callgate.inspection import tokens
 
-        if len(_COUNTED) >= _COUNTED_MAX:
-            _COUNTED.clear()
-        known = _COUNTED[key] = tokens(text.decode(errors="replace"))
-    return known
+    return _COUNTED.get_or_make(hashlib.sha256(text).digest(), lambda: tokens(text.decode(errors="replace")))
 
 
-_COUNTED: Final[dict[bytes, int]] = {}
-_COUNTED_MAX: Final = 16_384
+_COUNTED: Final[BoundedCache[bytes, int]] = BoundedCache(16_384)
 
-__all__ = ["MEMBERS", "Listing", "Measure", "Page", "Reader", "bound", "check_readable", "read_page"]
+
+class ObservedServer(msgspec.Struct, frozen=True):
+    """A server and its tools as they were met at one moment, as `PinRepository.saw` takes them."""
+
+    server: ServerSeen
+    tools: list[ToolSeen]
+    whole: bool
+
+
+def observed(
+    identity: ServerIdentity, listing: ToolListing, now: int, *, name: str, group: str = "", target: str = ""
+) -> ObservedServer:
+    """What was observed of a list under an identity at `now`, in milliseconds."""
+    server = ServerSeen(
+        server_id=identity.server_id,
+        lineage=identity.lineage,
+        name=name,
+        group=group,
+        kind=identity.kind,
+        chosen=identity.chosen,
+        target=target,
+        reported=identity.reported,
+        warnings=identity.warnings,
+        problem=listing.problem,
+        digest=listing.digest,
+        tools=listing.count,
+        size=listing.size,
+        first_seen=now,
+        last_seen=now,
+    )
+    # Of a list that is not used nothing is kept: it may be as long as a server likes.
+    listed = [] if listing.problem else list(listing.tools.values())
+    return ObservedServer(server, [_tool(identity.server_id, tool, now) for tool in listed], whole=not listing.problem)
+
+
+def _tool(server_id: str, tool: ListedTool, now: int) -> ToolSeen:
+    return ToolSeen(
+        server_id=server_id,
+        tool=tool.name,
+        approval_hash=tool.approval_hash,
+        raw=tool.raw,
+        beside=tool.beside,
+        problem=tool.problem,
+        size=len(tool.raw),
+        first_seen=now,
+        last_seen=now,
+    )

@@ -20,7 +20,7 @@ TOOLSET_META: Final = "dev.callgate/toolset"
 Action: TypeAlias = Literal["approve", "block", "withdraw"]
 
 
-class Identity(msgspec.Struct, frozen=True):
+class ServerIdentity(msgspec.Struct, frozen=True):
     """Who a server is. Approvals are bound to `server_id`; `lineage` is the same server in whatever version.
 
     `chosen`: the version is the operator's choice (a pinned package), not the server's own word. `reported` is what
@@ -35,7 +35,7 @@ class Identity(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ListedTool(msgspec.Struct, frozen=True):
     """One entry of a list of tools: its own bytes, what they say, and its hashes under a server's identity.
 
     `beside` has a digest for each member that is not part of the approval: annotations, title, outputSchema, _meta.
@@ -127,8 +127,8 @@ class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
         return (self.name, *sorted(self.names.keys() - {self.name}))
 
     @property
-    def identity(self) -> Identity:
-        return Identity(self.server_id, self.lineage, self.kind, self.chosen, self.reported, self.warnings)
+    def identity(self) -> ServerIdentity:
+        return ServerIdentity(self.server_id, self.lineage, self.kind, self.chosen, self.reported, self.warnings)
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,3 +168,25 @@ class Connected(msgspec.Struct, frozen=True):
     server_id: str
     gateway: str
     until: int
+
+
+class PinningSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """As `[pinning]` in callgate.toml says it; see there for each."""
+
+    mode: Literal["enforce", "observe", "off"] = "enforce"
+    recheck_seconds: float = 15.0
+    tool_bytes: int = 65_536
+    tool_tokens: int = 16_384
+    list_tools: int = 1_000
+    list_bytes: int = 4 * 1024 * 1024
+    list_tokens: int = 524_288
+    growth_percent: float = 10.0
+    beside: Literal["flag", "block"] = "flag"
+    strict_schemas: bool = False
+    servers: int = 20
+    set_review: Literal["shadowing", "always", "never"] = "shadowing"
+    rollback: Literal["ask", "allow"] = "ask"
+    pending_tool: bool = True
+    on_behalf_of: str = "every agent that uses this gateway"
+    # An identity that was not met for so long counts as an orphan.
+    orphan_days: int = 30

@@ -16,10 +16,10 @@ import msgspec
 
 from callgate.errors import CallgateError, Reason, Refused, StoreError
 from callgate.errors import place as place_of
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
+from callgate.pinning.identity import ServerRef
 from callgate.pinning.model import Connected, Pin
-from callgate.pinning.server import ServerRef
-from callgate.pinning.storage import PinShelf
+from callgate.pinning.storage import PinRepository
 
 log = logging.getLogger("callgate.pinning")
 
@@ -54,7 +54,7 @@ class SetFindings(msgspec.Struct, frozen=True):
     decided: Decided
 
 
-def decided(book: Book) -> Decided:
+def decided(book: DecisionChain) -> Decided:
     return {(pin.server_id, pin.tool): pin for pin in book.pins()}
 
 
@@ -72,7 +72,7 @@ class ServerSets:
 
     def __init__(
         self,
-        shelf: PinShelf,
+        shelf: PinRepository,
         gateway: str,
         *,
         most: Callable[[], int],
@@ -84,7 +84,7 @@ class ServerSets:
         self.behind = False
         # Told when other tools have to wait than before.
         self.altered: Callable[[], None] = lambda: None
-        self._shelf = shelf
+        self._repository = shelf
         self._gateway = gateway
         self._most = most
         self._hold = hold
@@ -93,7 +93,7 @@ class ServerSets:
         self._refused: dict[str, str] = {}
         # Until somebody has looked, nothing is known of any tool.
         self._looked = SetFindings({}, {})
-        self._fresh: tuple[Book, int, int, Held] | None = None
+        self._fresh: tuple[DecisionChain, int, int, Held] | None = None
         self._turn = asyncio.Lock()
         # Looks are numbered as they begin: the last one, the last that came to something and when, and the last that
         # began under other rules.
@@ -116,13 +116,13 @@ class ServerSets:
                 await asyncio.gather(task, return_exceptions=True)
         self._task = None
         try:
-            await self._shelf.disconnect(self._gateway)
+            await self._repository.disconnect(self._gateway)
             for seat in [seat for seat in self._seats.values() if seat.place.connection]:
                 await self._give_back(seat.place)
         except CallgateError as error:
             log.warning("places not given back", extra={"fields": {"error": str(error)}})
 
-    def held(self, server_id: str, book: Book) -> Mapping[str, str]:
+    def held(self, server_id: str, book: DecisionChain) -> Mapping[str, str]:
         """What has to wait under these decisions; also what was let in, and whose server came, after the last look.
 
         Any other stands as it did: a new decision makes it wait only by what another tool says of it, or it of another
@@ -132,7 +132,7 @@ class ServerSets:
         fresh = self._decided_since(book).get(server_id)
         return {**fresh, **waiting} if fresh else waiting
 
-    def _decided_since(self, book: Book) -> Held:
+    def _decided_since(self, book: DecisionChain) -> Held:
         made = self._fresh
         # Worked out once for all servers: the book is as long as everything that was ever approved.
         if made is None or made[0] is not book or made[1:3] != (book.version, self.version):
@@ -147,7 +147,7 @@ class ServerSets:
             made = self._fresh = book, book.version, self.version, found
         return made[3]
 
-    async def catch_up(self, server_id: str, tool: str, book: Book) -> bool:
+    async def catch_up(self, server_id: str, tool: str, book: DecisionChain) -> bool:
         """Wait for a look where a tool waits for nothing else; whether somebody has looked since."""
         if tool in self._looked.held.get(server_id, {}) or tool not in self._decided_since(book).get(server_id, {}):
             return False
@@ -212,7 +212,7 @@ class ServerSets:
         now = round(self._clock() * 1000)
         until = now + round(_KEPT_SECONDS * 1000)
         seat = Connected(place.name, place.group, server_id, self._gateway + place.connection, until)
-        return await self._shelf.connect(seat, now, self._most())
+        return await self._repository.connect(seat, now, self._most())
 
     def forget(self, place: ServerRef) -> None:
         """The server of that name is another one now."""
@@ -226,7 +226,7 @@ class ServerSets:
             await self._give_back(place)
 
     async def _give_back(self, place: ServerRef) -> None:
-        await self._shelf.disconnect(self._gateway + place.connection, place.name)
+        await self._repository.disconnect(self._gateway + place.connection, place.name)
 
     async def look_again(self) -> None:
         """Work out anew what has to wait: something was decided, met, or somebody came."""

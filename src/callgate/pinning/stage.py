@@ -18,11 +18,11 @@ import msgspec
 
 from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
 from callgate.gate import Call, Context, Pass, Refuse, Verdict, nothing_overdue
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, member_span, peek, put_member
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, member_span, peek, put_member
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pinning.arguments import odd as odd_arguments
 from callgate.pinning.judging import Standing, Toolset
-from callgate.pinning.listing import Page, check_readable, page_of
+from callgate.pinning.listing import ListPage, check_readable, page_of
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 from callgate.pinning.toolsets import DISCOVER, ToolList, Toolsets
 from callgate.pipeline.context import RequestContext, ToolDigests
@@ -366,7 +366,7 @@ class PinningStage:
         """What to do with the replies to a message, and with whatever else comes on its stream."""
         found: dict[RequestId, Transform] = {}
         for one in message.messages if isinstance(message, Batch) else (message,):
-            if one.kind is not Kind.REQUEST or one.id is None:
+            if one.kind is not MessageKind.REQUEST or one.id is None:
                 continue
             if one.method in _GREETINGS:
                 found[one.id] = partial(self._greeting, one.method, context)
@@ -503,7 +503,7 @@ def _has_no_list(raw: bytes) -> bool:
     return (escape < 0 or raw.find(b"\\u", escape) < 0) and raw.lower().find(b"tools") < 0
 
 
-def _with_entries(raw: bytes, page: Page, kept: list[bytes]) -> bytes:
+def _with_entries(raw: bytes, page: ListPage, kept: list[bytes]) -> bytes:
     if kept and tuple(kept) == page.entries:
         return raw
     assert page.span is not None

@@ -16,14 +16,12 @@ import msgspec
 from callgate.errors import CallgateError, Reason, Refused, UpstreamError
 from callgate.gate import Context, Pass
 from callgate.jsonrpc import parts, peek
-from callgate.jsonrpc.lenient import decode_leniently, result_of
-from callgate.pinning.book import Book
-from callgate.pinning.identity import is_named, reported_as
+from callgate.jsonrpc.peeking import decode_leniently, result_of
+from callgate.pinning.chain import DecisionChain
+from callgate.pinning.identity import ServerRef, is_named, reported_as
 from callgate.pinning.judging import Toolset, judge
-from callgate.pinning.listing import Listing, Measure, Page, Reader, read_page
-from callgate.pinning.model import Identity, Listed
-from callgate.pinning.server import ServerRef
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ListPage, ListSize, ToolListing, read_page
+from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.pipeline.timeouts import pauses
 from callgate.protocol import CHANGED
@@ -37,7 +35,7 @@ class HeldTools(Protocol):
 
     version: int
 
-    def held(self, server_id: str, book: Book) -> Mapping[str, str]: ...
+    def held(self, server_id: str, book: DecisionChain) -> Mapping[str, str]: ...
 
     def refused(self, place: ServerRef) -> str:
         """Why a server may not be used at all; empty where it may."""
@@ -48,7 +46,7 @@ class NoHeldTools:
 
     version = 0
 
-    def held(self, _server_id: str, _book: Book) -> Mapping[str, str]:
+    def held(self, _server_id: str, _book: DecisionChain) -> Mapping[str, str]:
         return {}
 
     def refused(self, _place: ServerRef) -> str:
@@ -59,7 +57,7 @@ class DecisionSource(Protocol):
     """Who has the decisions on tools, as they were read last."""
 
     @property
-    def book(self) -> Book: ...
+    def book(self) -> DecisionChain: ...
 
 
 Key: TypeAlias = tuple[str, str]
@@ -89,11 +87,11 @@ class PartialList(msgspec.Struct):
     """A list that passes page by page: what was read so far, and the cursor that goes on with it."""
 
     cursor: str
-    identity: Identity
-    listed: list[Listed]
+    identity: ServerIdentity
+    listed: list[ListedTool]
     arrays: list[bytes]
     generation: int
-    measure: Measure
+    measure: ListSize
 
 
 class ToolList:
@@ -118,8 +116,8 @@ class ToolList:
         self.asking = asyncio.Lock()
         # What the server said of itself at its greeting; None until it did.
         self.reported: str | None = None
-        self.identity: Identity | None = None
-        self.listing: Listing | None = None
+        self.identity: ServerIdentity | None = None
+        self.listing: ToolListing | None = None
         self.toolset: Toolset | None = None
         # What was said of the tools in there that may be called; made anew with the toolset.
         self.passes: dict[str, Pass] = {}
@@ -254,7 +252,7 @@ class ListReading(msgspec.Struct, frozen=True):
     """A whole list that was read, for whoever keeps the books of what was met; `fresh`: on a line not met before."""
 
     place: ServerRef
-    identity: Identity
+    identity: ServerIdentity
     toolset: Toolset
     line: str
     fresh: bool
@@ -266,7 +264,7 @@ class Toolsets:
     def __init__(
         self,
         books: DecisionSource,
-        settings: Settings,
+        settings: PinningSettings,
         *,
         met: Callable[[ListReading], None],
         clock: Callable[[], float] = time.monotonic,
@@ -284,27 +282,27 @@ class Toolsets:
         self._generations: dict[str, int] = {}
         self._reported: dict[str, str] = {}
         # By configured name, then by server_id: the last one first.
-        self._recalled: dict[str, dict[str, Identity]] = {}
+        self._recalled: dict[str, dict[str, ServerIdentity]] = {}
         # Servers that need not be asked who they are: their last list said it, or they do not say it when asked.
         self._stamping: set[str] = set()
         self._anonymous: set[str] = set()
         self._introducing: dict[str, asyncio.Lock] = {}
         # Servers that a client has discovered, since their list was asked for last.
         self._discovered: set[str] = set()
-        self._listings: weakref.WeakValueDictionary[tuple[str, str], Listing] = weakref.WeakValueDictionary()
+        self._listings: weakref.WeakValueDictionary[tuple[str, str], ToolListing] = weakref.WeakValueDictionary()
         # The list that was read last of each identity, for as long as some line has it.
-        self._latest: weakref.WeakValueDictionary[str, Listing] = weakref.WeakValueDictionary()
+        self._latest: weakref.WeakValueDictionary[str, ToolListing] = weakref.WeakValueDictionary()
         # Moves with every configuration.
         self._changes = 0
 
-    def configure(self, settings: Settings, places: Mapping[str, ServerRef], ask_seconds: float) -> None:
+    def configure(self, settings: PinningSettings, places: Mapping[str, ServerRef], ask_seconds: float) -> None:
         """Follow a configuration."""
         self.settings, self.places, self.ask_seconds = settings, places, ask_seconds
         self._changes += 1
         # Other bounds may make another list of the same bytes.
         self._latest.clear()
 
-    def recall(self, server: str, identity: Identity) -> None:
+    def recall(self, server: str, identity: ServerIdentity) -> None:
         """Who a server was when it was met last: for sessions that go on without a new greeting.
 
         They may have begun before this gateway did, or under another configuration. To be told from the last to the
@@ -452,7 +450,7 @@ class Toolsets:
             and toolset.stamp == (book.version, book.broken, self.sets.version, self._changes)
         )
 
-    def _compile(self, line: ToolList, identity: Identity, listing: Listing) -> Toolset:
+    def _compile(self, line: ToolList, identity: ServerIdentity, listing: ToolListing) -> Toolset:
         """Held against the book again only when something was decided since."""
         book = self._books.book
         state = (book.version, book.broken, self.sets.version, self._changes)
@@ -535,14 +533,14 @@ class Toolsets:
             params = {"cursor": page.cursor}
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
 
-    def page(self, reply: bytes) -> Page | None:
+    def page(self, reply: bytes) -> ListPage | None:
         """The page in a reply, as far as it is read; UpstreamError where nobody can tell."""
         return read_page(reply, self.settings.list_bytes)
 
-    def _begin(self, identity: Identity, generation: int, cursor: str = "") -> PartialList:
-        return PartialList(cursor, identity, [], [], generation, Measure(self.settings))
+    def _begin(self, identity: ServerIdentity, generation: int, cursor: str = "") -> PartialList:
+        return PartialList(cursor, identity, [], [], generation, ListSize(self.settings))
 
-    def _take(self, line: ToolList, part: PartialList, page: Page) -> list[Listed]:
+    def _take(self, line: ToolList, part: PartialList, page: ListPage) -> list[ListedTool]:
         """Read a page's entries; none of a list that is too large already."""
         if not part.measure.announce(len(page.entries), len(page.array)):
             return []
@@ -557,11 +555,11 @@ class Toolsets:
         """Read a server's program where that has to be read, on a thread: from then on its identity is at hand."""
         await asyncio.to_thread(self._identify, context.server, self.line(context).reported)
 
-    def expected(self, server: str) -> Identity:
+    def expected(self, server: str) -> ServerIdentity:
         """Who the server was when it was heard last."""
         return self._identify(server, None)
 
-    def _identify(self, server: str, reported: str | None) -> Identity:
+    def _identify(self, server: str, reported: str | None) -> ServerIdentity:
         """By its word on this line, by the last one that was heard, or as it was met last."""
         place = self.place(server)
         if reported is None:
@@ -579,7 +577,7 @@ class Toolsets:
             raise Refused(Reason.SERVER_UNKNOWN)
         return found
 
-    def identity(self, server: str, line: ToolList, page: Page | None) -> Identity:
+    def identity(self, server: str, line: ToolList, page: ListPage | None) -> ServerIdentity:
         """Who the server is: by its word in this answer, at the greeting of this line, or at the last one heard."""
         stamp = None if page is None else page.meta.get(SERVER_INFO_META)
         if isinstance(stamp, dict) and line.reported is None:
@@ -590,10 +588,10 @@ class Toolsets:
         self._stamping.discard(server)
         return self._identify(server, line.reported)
 
-    def _listed(self, line: ToolList, identity: Identity, page: Page) -> list[Listed]:
+    def _listed(self, line: ToolList, identity: ServerIdentity, page: ListPage) -> list[ListedTool]:
         listing = line.listing if line.identity == identity else self._latest.get(identity.server_id)
         # What another line has read, byte for byte, need not be read again.
-        reader = Reader(identity.server_id, self.settings, None if listing is None else listing.known)
+        reader = EntryReader(identity.server_id, self.settings, None if listing is None else listing.known)
         return [reader.read(entry) for entry in page.entries]
 
     def _settle(self, context: Context, line: ToolList, whole: PartialList) -> Toolset:
@@ -609,21 +607,21 @@ class Toolsets:
         self._met(ListReading(self.place(context.server), whole.identity, toolset, key[1], fresh))
         return toolset
 
-    def _remember(self, server: str, identity: Identity) -> None:
+    def _remember(self, server: str, identity: ServerIdentity) -> None:
         known = self._recalled.get(server, {})
         if next(iter(known), None) != identity.server_id:
             others = [one for one in known.values() if one.server_id != identity.server_id]
             self._recalled[server] = {one.server_id: one for one in [identity, *others][:_RECALLED_MAX]}
 
-    def _listing(self, whole: PartialList, line: ToolList) -> Listing:
+    def _listing(self, whole: PartialList, line: ToolList) -> ToolListing:
         identity, measure = whole.identity, whole.measure
         known = line.listing if line.identity == identity else self._latest.get(identity.server_id)
         if measure.problem:
             # Nothing of it is used, so nothing of it is kept.
-            return Listing((), problem=measure.problem, count=measure.tools, size=measure.size)
+            return ToolListing((), problem=measure.problem, count=measure.tools, size=measure.size)
         if known is not None and not known.problem and known.arrays == tuple(whole.arrays):
             return known
-        made = Listing(whole.listed)
+        made = ToolListing(whole.listed)
         made.arrays = tuple(whole.arrays)
         key = (identity.server_id, made.digest)
         shared = self._listings.get(key)
@@ -634,7 +632,7 @@ class Toolsets:
 
     # ---- a list that passes ----
 
-    def passing(self, context: Context, page: Page, cursor: str | None, asked: int = UNREAD) -> list[bytes]:
+    def passing(self, context: Context, page: ListPage, cursor: str | None, asked: int = UNREAD) -> list[bytes]:
         """The entries of a page that the client may see; with the last page the list is whole, and counts as verified.
 
         `cursor` is what the page was asked for with, `asked` the server's generation before that.
@@ -653,7 +651,7 @@ class Toolsets:
             tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
         ]
 
-    def _follow(self, line: ToolList, identity: Identity, cursor: str, asked: int) -> PartialList:
+    def _follow(self, line: ToolList, identity: ServerIdentity, cursor: str, asked: int) -> PartialList:
         """What was read of a list so far; a page that does not follow the one before stands for itself."""
         part = line.partial
         if not cursor:

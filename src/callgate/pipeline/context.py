@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from callgate.gate import Caller, Context
-from callgate.jsonrpc import Kind, Message
+from callgate.jsonrpc import Message, MessageKind
 from callgate.protocol import CAPABILITIES, CAPABILITIES_META, CLIENT_INFO_META, HANDSHAKE_VERSIONS, VERSION_META
 
 _CLIENTS_MAX: Final = 20_000
@@ -169,7 +169,7 @@ def own_request(method: str, params: Mapping[str, Any], meta: Mapping[str, Any])
     whole = {**params, "_meta": kept} if kept else dict(params)
     rpc_id = f"callgate-{secrets.token_hex(16)}"
     raw = _encode({"jsonrpc": "2.0", "id": rpc_id, "method": method, "params": whole})
-    return Message(Kind.REQUEST, raw, method, rpc_id, whole, kept)
+    return Message(MessageKind.REQUEST, raw, method, rpc_id, whole, kept)
 
 
 def whom(context: Context) -> str:

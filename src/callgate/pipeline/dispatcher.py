@@ -27,9 +27,9 @@ from callgate.jsonrpc import (
     TOOLS_CALL,
     BadMessage,
     Batch,
-    Kind,
     Limits,
     Message,
+    MessageKind,
     RequestId,
     error_of,
     error_reply,
@@ -93,7 +93,7 @@ class Dispatcher:
             closed = await self.gate.still_closed(closed)
         if isinstance(message, Batch):
             return await self._admit_batch(message, context, closed)
-        if closed is not None and message.kind is Kind.REQUEST:
+        if closed is not None and message.kind is MessageKind.REQUEST:
             raise Rejected(closed, error_reply(message.id, closed))
         if self.stages is None:
             return Admitted(message)
@@ -106,7 +106,7 @@ class Dispatcher:
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Whether a message was meant for the gateway itself and goes no further; raises Rejected."""
-        if self.stages is None or (isinstance(message, Message) and message.kind is Kind.REQUEST):
+        if self.stages is None or (isinstance(message, Message) and message.kind is MessageKind.REQUEST):
             return False
         try:
             return await self.stages.takes(message, context)
@@ -142,7 +142,7 @@ class Dispatcher:
 
     @staticmethod
     async def _answer(message: Message, answering: Awaitable[dict[str, Any] | None]) -> None:
-        if message.kind is not Kind.REQUEST:
+        if message.kind is not MessageKind.REQUEST:
             refused = Refused(Reason.INVALID_REQUEST, f"{message.method} has to be a request with an id")
             raise Rejected(refused, error_reply(None, refused))
         try:
@@ -165,7 +165,7 @@ class Dispatcher:
         closed = self.objection(entry, barred)
         if closed is not None and closed.reason in _MAY_PASS and self.stages is not None:
             closed = await self._settle(entry, barred, self.stages)
-        if closed is None or all(message.kind is not Kind.REQUEST for message in entry.messages):
+        if closed is None or all(message.kind is not MessageKind.REQUEST for message in entry.messages):
             return
         for flight in entry.calls:
             flight.finish("blocked", code=closed.code)
@@ -247,7 +247,7 @@ class Dispatcher:
         return waited
 
     def _call(self, message: Message, context: Context) -> Call:
-        if message.kind is not Kind.REQUEST:
+        if message.kind is not MessageKind.REQUEST:
             # A notification gets no answer, but a careless server might still run it: it never reaches one.
             refused = Refused(Reason.INVALID_REQUEST, "tools/call has to be a request with an id")
             raise Rejected(refused, error_reply(None, refused))
@@ -295,7 +295,7 @@ def refuse_all(
     """The answer to every request in there: its own refusal, or the one that holds for all."""
     if isinstance(message, Message):
         return error_reply(message.id, refused)
-    replies = [error_reply(m.id, others.get(m.id, refused)) for m in message.messages if m.kind is Kind.REQUEST]
+    replies = [error_reply(m.id, others.get(m.id, refused)) for m in message.messages if m.kind is MessageKind.REQUEST]
     return b"[" + b",".join(replies) + b"]" if replies else None
 
 

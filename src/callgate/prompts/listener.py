@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from callgate.local.place import address, peer
 from callgate.prompts.hook import PROMPT_CHARS, SUFFIX, folders
-from callgate.prompts.origin import ANOTHER_CLIENT, Client, Said, Sender, client_of, refusal
+from callgate.prompts.origin import ANOTHER_CLIENT, Client, HookClaims, Sender, client_of, refusal
 from callgate.prompts.processes import chain, snapshot, variables
 
 log = logging.getLogger("callgate.prompts")
@@ -48,7 +48,7 @@ def listening(name: str = "") -> Iterator[PromptListener | None]:
             listener.close()
 
 
-class Ear(NamedTuple):
+class PromptRecipient(NamedTuple):
     """A wrapped server: the process that wraps it, the client that started that, and who is told its prompts."""
 
     pid: int
@@ -62,7 +62,7 @@ class _Brought(NamedTuple):
     at: float
     sender: Sender
     heard: Heard
-    said: Said
+    said: HookClaims
 
 
 class PromptListener:
@@ -75,7 +75,7 @@ class PromptListener:
         self._lock = threading.Lock()
         # A prompt may come before its server is there.
         self._recent: deque[_Brought] = deque(maxlen=_WAITING)
-        self._ears: set[Ear] = set()
+        self._ears: set[PromptRecipient] = set()
         self._ends, self._end = os.pipe()
         self._thread = threading.Thread(target=self._listen, name="callgate-prompts", daemon=True)
         self._thread.start()
@@ -94,13 +94,13 @@ class PromptListener:
             log.info("prompts are not heard", extra={"fields": {"error": error.strerror}})
             return None
 
-    def add(self, pid: int, folder: Path, tell: Callable[[Heard], None]) -> Ear | None:
+    def add(self, pid: int, folder: Path, tell: Callable[[Heard], None]) -> PromptRecipient | None:
         """Tells the prompts of the client that started a process, those of the last minute too, from another thread;
         None where nobody can say which client that is."""
         client = client_of(snapshot(), pid, folder)
         if client is None:
             return None
-        ear = Ear(pid, client, tell)
+        ear = PromptRecipient(pid, client, tell)
         with self._lock:
             self._ears.add(ear)
             for brought in self._recent:
@@ -108,7 +108,7 @@ class PromptListener:
                     self._hand(brought, ear)
         return ear
 
-    def remove(self, ear: Ear) -> None:
+    def remove(self, ear: PromptRecipient) -> None:
         with self._lock:
             self._ears.discard(ear)
 
@@ -156,7 +156,7 @@ class PromptListener:
             for ear in self._ears:
                 self._hand(brought, ear)
 
-    def _hand(self, brought: _Brought, ear: Ear) -> None:
+    def _hand(self, brought: _Brought, ear: PromptRecipient) -> None:
         gateways = {*brought.sender.gateways, *self._gateways()}
         why = refusal(brought.sender._replace(gateways=gateways), ear.client, brought.said)
         if why == ANOTHER_CLIENT:
@@ -228,7 +228,7 @@ def _received(link: socket.socket) -> bytes:
     raise ValueError("too long")
 
 
-def _read(message: object) -> tuple[Heard, Said]:
+def _read(message: object) -> tuple[Heard, HookClaims]:
     if not isinstance(message, dict):
         raise TypeError("not a message")
     texts = [text for text in message["prompt"] if isinstance(text, str)]
@@ -237,6 +237,6 @@ def _read(message: object) -> tuple[Heard, Said]:
         kept.append(text[:left])
         left -= len(kept[-1])
     roots = [root for root in message.get("roots", []) if isinstance(root, str)]
-    return Heard(tuple(filter(None, kept)), str(message.get("conversation", ""))[:256]), Said(
+    return Heard(tuple(filter(None, kept)), str(message.get("conversation", ""))[:256]), HookClaims(
         roots, message.get("program") is True
     )

@@ -31,7 +31,7 @@ class Client(NamedTuple):
     folder: Path
 
 
-class Said(NamedTuple):
+class HookClaims(NamedTuple):
     """What the hook says: the folders that are open, and whether a program may have written the prompt."""
 
     roots: Sequence[str] = ()
@@ -67,7 +67,7 @@ class Sender(NamedTuple):
 ANOTHER_CLIENT: Final = "another client sent it"
 
 
-def refusal(sender: Sender, client: Client, said: Said) -> str:
+def refusal(sender: Sender, client: Client, said: HookClaims) -> str:
     """Why a prompt is not taken for the user's; empty where it is."""
     line = sender.line
     if any(process.pid in sender.gateways for process in line):
@@ -84,7 +84,7 @@ def refusal(sender: Sender, client: Client, said: Said) -> str:
     return _not_its_hook(sender, client, said, at) or _not_typed(sender, client, said)
 
 
-def _not_its_hook(sender: Sender, client: Client, said: Said, at: int) -> str:
+def _not_its_hook(sender: Sender, client: Client, said: HookClaims, at: int) -> str:
     """`at` is where the client begins in the line."""
     line, nearest, between = sender.line, sender.line[at], sender.line[1:at]
     if not nearest.is_same(client.process):
@@ -101,7 +101,7 @@ def _not_its_hook(sender: Sender, client: Client, said: Said, at: int) -> str:
     return ""
 
 
-def _not_typed(sender: Sender, client: Client, said: Said) -> str:
+def _not_typed(sender: Sender, client: Client, said: HookClaims) -> str:
     own = client.process
     above = chain(sender.look, own.pid)
     above = above[: next((at for at, process in enumerate(above) if process.is_same(client.top)), 0) + 1]

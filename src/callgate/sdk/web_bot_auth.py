@@ -15,16 +15,15 @@ from urllib.parse import quote, urlsplit
 
 from callgate.agents.acl import ToolLimit
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator
-from callgate.agents.decision import Decision, Response, refusal, stripped
+from callgate.agents.authenticator import Authenticator, VerifyOptions, by_environment
+from callgate.agents.decision import AgentDecision, Response, refusal, stripped
 from callgate.agents.directories import Directories, Sources, StaticDirectory
 from callgate.agents.limits import MemoryLimiter, StoreLimiter
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
-from callgate.agents.options import VerifyOptions, by_environment
 from callgate.agents.storage import Listed
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
+from callgate.store.memory import MemoryAgents
 
 __all__ = [
     "AgentPolicy",
@@ -46,6 +45,9 @@ __all__ = [
     "WebBotAuthMiddleware",
     "by_environment",
 ]
+
+# The name by which apps know it.
+Decision: TypeAlias = AgentDecision
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

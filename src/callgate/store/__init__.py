@@ -1,12 +1,13 @@
 """One schema, two databases, one writer thread."""
 
-from callgate.audit.rows import ADMIN, DECISION, OUTCOME, AuditRow
-from callgate.store.agent_tables import SqlAgents
-from callgate.store.approval_tables import SqlShelf
+from callgate.audit.records import ADMIN, DECISION, OUTCOME, AuditRow
+from callgate.store.agents import SqlAgents
+from callgate.store.approval import SqlApprovals
 from callgate.store.control import Block, KillSwitch, read_block, set_block, turn_block
 from callgate.store.front import Store
-from callgate.store.pin_tables import SqlPins
-from callgate.store.trust_tables import SqlTrust
+from callgate.store.memory import MemoryStore
+from callgate.store.pins import SqlPins
+from callgate.store.trust import SqlTrust
 
 __all__ = [
     "ADMIN",
@@ -15,9 +16,10 @@ __all__ = [
     "AuditRow",
     "Block",
     "KillSwitch",
+    "MemoryStore",
     "SqlAgents",
+    "SqlApprovals",
     "SqlPins",
-    "SqlShelf",
     "SqlTrust",
     "Store",
     "read_block",

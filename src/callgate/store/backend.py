@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
 
 

@@ -17,6 +17,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, TypeAlias
 
+import msgspec
+
+from callgate.trust.model import Session
+
 # The header stands there twice: version, and the counter of transactions in each. Whoever commits writes the second
 # one first, so while they differ somebody is in the middle of it.
 _HEADER: Final = struct.Struct("=I4xI36xI4xI")
@@ -63,7 +67,7 @@ _opened: Final[list[_Opened]] = []
 _opening: Final = Lock()
 
 
-class Changes:
+class WalChanges:
     """For one store. All but `others` is for the thread that writes; nothing here ever fails or waits."""
 
     def __init__(self, path: Path) -> None:
@@ -198,3 +202,63 @@ def _open(path: Path) -> _Opened:
         opened.mapped()
         opened.users = 1
         return opened
+
+
+_MOST: Final = 2000
+
+
+class StoredSession(msgspec.Struct, frozen=True, gc=False):
+    """What a session's row has; without `session` only its version is known."""
+
+    mark: Mark
+    version: int
+    # Versions up to this one may be others', all later ones are our writer's.
+    theirs: int
+    session: Session | None = None
+    forgot: int = 0
+    body: bytes = b""
+
+
+class StoredSessions:
+    """Shared by everything in a process that writes sessions to one store: all of it goes through the one writer."""
+
+    def __init__(self, changes: WalChanges) -> None:
+        self.changes = changes
+        self._kept: dict[str, StoredSession] = {}
+        self._lock = Lock()
+
+    def now(self, key: str) -> StoredSession | None:
+        """What the store has now, or will have as soon as the writer's transaction is through; None: one has to ask."""
+        mark = self.changes.others()
+        kept = self._kept.get(key)
+        return kept if kept is not None and kept.mark == mark else None
+
+    def before(self, key: str) -> tuple[Mark | None, StoredSession | None]:
+        """For who asks: to be handed to `learn` with the answer."""
+        return self.changes.others(), self._kept.get(key)
+
+    def learn(self, key: str, before: tuple[Mark | None, StoredSession | None], version: int) -> None:
+        """An answer of the store; not where the writer has been at the session since it was asked."""
+        mark, kept = before
+        if mark is None or (kept is not None and kept.mark == mark and kept.version > version):
+            # What the writer is about to commit is not in the store yet.
+            return
+        with self._lock:
+            if self._kept.get(key) is kept:
+                self._put(key, StoredSession(mark, version, version))
+
+    def put(self, key: str, kept: StoredSession) -> None:
+        """The writer's own, before it commits."""
+        with self._lock:
+            self._put(key, kept)
+
+    def clear(self) -> None:
+        """The writer's transaction came to nothing."""
+        with self._lock:
+            self._kept.clear()
+
+    def _put(self, key: str, kept: StoredSession) -> None:
+        self._kept.pop(key, None)
+        self._kept[key] = kept
+        if len(self._kept) > _MOST:
+            del self._kept[next(iter(self._kept))]

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 from sqlalchemy import Connection, delete, insert, select, text
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused, StoreError, StoreTooNew, StoreTooOld
 from callgate.store import migrate
 from callgate.store.following import Follower

@@ -12,14 +12,13 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection
 
-from callgate.audit.rows import AuditRow
+from callgate.audit.records import AuditRow
 from callgate.errors import StoreError, StoreUnavailable
 from callgate.store import migrate
-from callgate.store.audit_tables import AuditTables
+from callgate.store.audit import AuditTables
 from callgate.store.backend import Backend, choose
-from callgate.store.jobs import Job, Together
 from callgate.store.schema import HEAD, VERSIONS
-from callgate.store.writer import Writer
+from callgate.store.writer import Job, Together, Writer
 
 T = TypeVar("T")
 
@@ -141,24 +140,30 @@ class Store:
         It runs again from the start if another write of its batch cannot be made, so its effects must all be
         in the database. What it raises reaches the caller, and nothing of it is kept.
         """
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        self._put(Job(None, operation, future, time.monotonic()))
-        if self._watchdog is None:
-            self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
-        return await future
+        done: T = await self._queue(operation)
+        return done
 
     async def run_together(self, together: Together, item: Any) -> Any:
         """Write an item with all others of its kind in the next batch, durable on return; `together` names the kind.
 
         Where that fails each is written alone, and one that cannot be written even so reports `StoreUnavailable`.
         """
+        return await self._queue(None, together, item)
+
+    def _queue(
+        self,
+        operation: Callable[[Connection], Any] | None,
+        together: Together | None = None,
+        item: Any = None,
+    ) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
-        self._put(Job(None, None, future, time.monotonic(), together=together, item=item))
+        if not self._writer_started:
+            self._start_writer()
+        self._writer.put(Job(None, operation, future, time.monotonic(), together=together, item=item))
         if self._watchdog is None:
             self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
-        return await future
+        return future
 
     def soon_together(self, together: Together, item: Any, done: Callable[[Any], None]) -> None:
         """The same with the next batch, and nobody waits: `done` is called on this event loop with what became of it,
@@ -186,11 +191,6 @@ class Store:
             if self._closed:
                 raise StoreUnavailable("the store is closed", advice="Start the gateway again.") from error
             raise
-
-    def _put(self, job: Job) -> None:
-        if not self._writer_started:
-            self._start_writer()
-        self._writer.put(job)
 
     def _start_writer(self) -> None:
         with self._watching:

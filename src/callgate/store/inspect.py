@@ -16,7 +16,7 @@ from callgate.store.schema import HEAD, audit_leaf, audit_record, control
 from callgate.store.sqlite import SqliteBackend
 
 
-class Report(msgspec.Struct, frozen=True):
+class StoreReport(msgspec.Struct, frozen=True):
     """What was found."""
 
     place: str
@@ -34,7 +34,7 @@ class Report(msgspec.Struct, frozen=True):
         return {"ok": self.ok, **msgspec.to_builtins(self)}
 
 
-def inspect(store: Store, *, quick: bool = False) -> Report:
+def inspect(store: Store, *, quick: bool = False) -> StoreReport:
     """Look at everything; problems are collected, not raised. `quick` leaves out what takes long in a large store."""
     problems: list[str] = []
     place = _place(store)
@@ -45,13 +45,13 @@ def inspect(store: Store, *, quick: bool = False) -> Report:
             size = _bytes(store, conn)
             records, leaves = _counts(conn) if schema == HEAD else (0, 0)
     except StoreError as error:
-        return Report(place, "unknown", 0, 0, 0, (f"{error} {error.advice}",))
+        return StoreReport(place, "unknown", 0, 0, 0, (f"{error} {error.advice}",))
     try:
         migrate.require_current(schema)
         _probe(store)
     except StoreError as error:
         problems.append(f"{error}. {error.advice}")
-    return Report(place, schema or "none", records, leaves, size, tuple(problems))
+    return StoreReport(place, schema or "none", records, leaves, size, tuple(problems))
 
 
 class _Undo(Exception):

@@ -9,24 +9,24 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Double,
     Identity,
     Index,
     Integer,
     LargeBinary,
+    MetaData,
     PrimaryKeyConstraint,
     SmallInteger,
     Table,
     Text,
 )
 
-from callgate.store import agent_schema
-
 # The newest migration; a test holds it equal to the head of store/migrations.
 HEAD: Final = "0008"
 # Oldest first, so that an unknown version can be told from an older one.
 VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", HEAD)
 
-metadata: Final = agent_schema.metadata
+metadata: Final = MetaData()
 
 # SQLite knows rowids only as INTEGER; PostgreSQL needs the eight bytes.
 _Id = BigInteger().with_variant(Integer(), "sqlite")
@@ -360,4 +360,62 @@ trust_held: Final = Table(
     Column("sealed", LargeBinary, nullable=False),
     Index("trust_held_state", "state", "at"),
     Index("trust_held_expires_at", "expires_at"),
+)
+
+
+# Agents. A nonce and whose it is are one digest, so that rows are small whatever was sent; it is there up to and
+# including `expires_at`.
+agent_nonce: Final = Table(
+    "agent_nonce",
+    metadata,
+    Column("digest", LargeBinary, primary_key=True),
+    Column("expires_at", BigInteger, nullable=False),
+    Index("agent_nonce_expires_at", "expires_at"),
+    sqlite_with_rowid=False,
+)
+
+# Token buckets. No index has `full_at`, which every call changes: the rows are few enough to look through.
+agent_budget: Final = Table(
+    "agent_budget",
+    metadata,
+    Column("key", LargeBinary, primary_key=True),
+    Column("full_at", Double, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+# Of API keys only the digest is kept. Names may be anything: they are in `body` (msgpack).
+agent_key: Final = Table(
+    "agent_key",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("created_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# `key` is a hash of directory and thumbprint: a key counts together with where it came from.
+agent_listed: Final = Table(
+    "agent_listed",
+    metadata,
+    Column("key", LargeBinary, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# Directories as they were fetched last; `fetched` is whether they ever were.
+agent_directory: Final = Table(
+    "agent_directory",
+    metadata,
+    Column("key", LargeBinary, primary_key=True),
+    Column("fetched", Boolean, nullable=False),
+    Column("tried_at", BigInteger, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+)
+
+# `version` grows with every change of the three above but fetches; `flushed` is its value at the latest flush: one row.
+agent_head: Final = Table(
+    "agent_head",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True, autoincrement=False),
+    Column("version", BigInteger, nullable=False),
+    Column("flushed", BigInteger, nullable=False),
 )

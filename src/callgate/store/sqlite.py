@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
@@ -16,14 +17,15 @@ from typing import Any, Final
 from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 
-from callgate.audit.rows import COLUMNS, AuditRow
+from callgate.audit.records import COLUMNS, AuditRow
 from callgate.errors import ConfigError, StoreUnavailable
-from callgate.store.changes import Changes
-from callgate.store.trust_at_hand import AtHand
+from callgate.store.changes import StoredSessions, WalChanges
 
 POLL_SECONDS: Final = 0.1
 # One multi-row INSERT is one step in SQLite, so the interpreter lock changes hands once and not once a row.
 _CHUNK: Final = 128
+# Threads that have a reader of their own; others wait for one of the store's.
+_READER_THREADS: Final = 64
 
 
 def _insert_of(count: int) -> str:
@@ -49,34 +51,30 @@ class SqliteBackend:
         self._synchronous = "FULL" if durability == "full" else "NORMAL"
         self._busy_seconds = busy_seconds
         self._file: tuple[int, int] | None = None
-        self.engine = self._make_engine()
-        self.changes = Changes(self.path)
-        self.sessions = AtHand(self.changes)
-        # What ends connections that only read.
-        self.looks: list[Callable[[], None]] = []
-        event.listen(self.engine, "engine_disposed", self._on_disposed)
-
-    def _make_engine(self) -> Engine:
-        engine = create_engine(
-            URL.create("sqlite", database=str(self.path)),
-            connect_args={
+        self.engine = self._make_engine(
+            {
                 "timeout": self._busy_seconds,
                 "isolation_level": None,
                 "check_same_thread": False,
                 "cached_statements": 256,
-            },
+            }
         )
-        event.listen(engine, "connect", self._on_connect)
-        event.listen(engine, "begin", _on_begin)
-        return engine
+        self.changes = WalChanges(self.path)
+        self.sessions = StoredSessions(self.changes)
+        self._reader = SnapshotReader(self.path)
+        event.listen(self.engine, "connect", self._on_connect)
+        event.listen(self.engine, "begin", _on_begin)
+        event.listen(self.engine, "engine_disposed", self._on_disposed)
+
+    def _make_engine(self, options: dict[str, Any]) -> Engine:
+        return create_engine(URL.create("sqlite", database=str(self.path)), connect_args=options)
 
     def _on_connect(self, driver: sqlite3.Connection, _record: object) -> None:
         driver.execute("PRAGMA foreign_keys=ON")
         driver.execute(f"PRAGMA synchronous={self._synchronous}")
 
     def _on_disposed(self, _engine: Engine) -> None:
-        for end in self.looks:
-            end()
+        self._reader.close()
         # The last one to be closed is one that may write: it leaves everything in the store's own file.
         self.changes.close()
 
@@ -140,6 +138,10 @@ class SqliteBackend:
             return sqlite3.connect(self.path, timeout=self._busy_seconds, isolation_level=None, check_same_thread=False)
         except sqlite3.Error as error:
             raise self._describe(error) from None
+
+    def read_now(self, statement: str, *values: object) -> list[tuple[Any, ...]] | None:
+        """The rows of a short query, on this thread and without a wait; None where that is not possible."""
+        return self._reader.rows(statement, *values)
 
     def lock_schema(self, conn: Connection) -> None:
         """BEGIN IMMEDIATE already keeps every other writer out."""
@@ -282,3 +284,58 @@ def _on_begin(conn: Connection) -> None:
     # A transaction that starts as a reader cannot wait for the write lock later (SQLITE_BUSY_SNAPSHOT).
     writes = conn.get_execution_options().get("callgate_writes", False)
     conn.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class SnapshotReader:
+    """Reads of a SQLite store on the thread that asks: in WAL nobody makes a reader wait.
+
+    Each thread has a connection of its own. What cannot be told at once is None, never an error and never a wait.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._here = threading.local()
+        self._lock = threading.Lock()
+        self._open: dict[threading.Thread, sqlite3.Connection] = {}
+        self._closed = False
+
+    def rows(self, statement: str, *values: object) -> list[tuple[Any, ...]] | None:
+        driver: sqlite3.Connection | None = getattr(self._here, "driver", None)
+        try:
+            if driver is None:
+                driver = self._connect()
+                if driver is None:
+                    return None
+            # Read to the end: a statement that is not keeps the log from being written back.
+            return driver.execute(statement, values).fetchall()
+        except Exception:  # noqa: BLE001 — whatever it is, the caller asks the slow way and hears of it there
+            self._drop(driver)
+            return None
+
+    def _connect(self) -> sqlite3.Connection | None:
+        with self._lock:
+            self._close_ended()
+            if self._closed or len(self._open) >= _READER_THREADS:
+                return None
+            path = f"{self._path.absolute().as_uri()}?mode=ro"
+            driver = sqlite3.connect(path, uri=True, timeout=0, isolation_level=None, check_same_thread=False)
+            self._open[threading.current_thread()] = driver
+        self._here.driver = driver
+        return driver
+
+    def _close_ended(self) -> None:
+        for thread in [thread for thread in self._open if not thread.is_alive()]:
+            self._open.pop(thread).close()
+
+    def _drop(self, driver: sqlite3.Connection | None) -> None:
+        self._here.driver = None
+        with self._lock:
+            if driver is not None and self._open.pop(threading.current_thread(), None) is driver:
+                driver.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            for driver in self._open.values():
+                driver.close()
+            self._open.clear()

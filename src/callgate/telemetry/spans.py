@@ -1,25 +1,47 @@
-"""OpenTelemetry spans around calls, when there is somewhere to send them. Off, a call pays for one attribute.
-
-Names follow OpenTelemetry's conventions for RPC and MCP. A span carries no arguments, no results and no session id,
-which would let its reader take the session over. A trace goes on from the caller (W3C Trace Context): by
-`_meta.traceparent`, from whoever calls the tool, before the HTTP header, from the last hop.
-"""
+"""The span of a client's message."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 from callgate._version import __version__
 from callgate.errors import ConfigError, Reason
+from callgate.gate import Context
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
+    from opentelemetry.context import Context as OtelContext
     from opentelemetry.sdk.trace.export import SpanExporter
     from opentelemetry.trace import Span
+
+
+def span_of(
+    tracer: Tracer, message: Message | Batch, context: Context, fields: Mapping[bytes, bytes]
+) -> AbstractContextManager[NoSpan | OpenSpan]:
+    """A span named for the method, and for the tool where there is one; its parent is what the client named."""
+    if isinstance(tracer, NoTracer):
+        return tracer.call("")
+    method, tool = "batch", ""
+    if isinstance(message, Message):
+        method = message.method or "response"
+        if method == TOOLS_CALL and isinstance(message.params, dict):
+            tool = str(message.params.get("name", ""))
+    named = {key.decode(): fields[key].decode("latin-1") for key in (b"traceparent", b"tracestate") if key in fields}
+    return tracer.call(
+        method,
+        server=context.server,
+        tool=tool,
+        transport=context.transport,
+        protocol=context.protocol,
+        session=context.session,
+        headers=named,
+        meta=message.meta if isinstance(message, Message) else {},
+    )
+
 
 _CARRIED: Final = ("traceparent", "tracestate")
 _MAX_HEADER: Final = 512
@@ -179,7 +201,7 @@ def tracer(otlp_endpoint: str | None = None, *, environ: Mapping[str, str] | Non
     return OtelTracer(OTLPSpanExporter(endpoint=endpoint))
 
 
-def _parent(headers: Mapping[str, str], meta: Mapping[str, Any]) -> Context | None:
+def _parent(headers: Mapping[str, str], meta: Mapping[str, Any]) -> OtelContext | None:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     for source in (meta, headers):
@@ -187,8 +209,8 @@ def _parent(headers: Mapping[str, str], meta: Mapping[str, Any]) -> Context | No
             name: value for name in _CARRIED if isinstance(value := source.get(name), str) and len(value) <= _MAX_HEADER
         }
         if "traceparent" in carrier:
-            from opentelemetry.context import Context
+            from opentelemetry.context import Context as OtelContext
 
             # An empty context: what the gateway itself happens to be doing is not the caller's trace.
-            return TraceContextTextMapPropagator().extract(carrier, context=Context())
+            return TraceContextTextMapPropagator().extract(carrier, context=OtelContext())
     return None

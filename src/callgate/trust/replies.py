@@ -11,7 +11,7 @@ import msgspec
 from callgate.errors import INVALID_REQUEST, MessageError, Reason
 from callgate.inspection.text import quoted
 from callgate.jsonrpc import elements, member_spans, put_member
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.jsonrpc.reading import is_id
 from callgate.trust.encoded import may_hold, unpacked
 from callgate.trust.masking import masked

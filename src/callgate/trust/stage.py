@@ -17,8 +17,8 @@ from callgate.gate import Call, Context
 from callgate.jsonrpc import (
     TOOLS_CALL,
     Batch,
-    Kind,
     Message,
+    MessageKind,
     RequestId,
     drop_member,
     elements,
@@ -27,7 +27,7 @@ from callgate.jsonrpc import (
     peek,
     put_member,
 )
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import RequestContext
 from callgate.pipeline.replies import ToolListReply, TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
@@ -292,7 +292,7 @@ class TrustStage:
         """Lists of tools are learnt from as they pass."""
         found: dict[RequestId, Transform] = {}
         for one in message.messages if isinstance(message, Batch) else (message,):
-            if one.kind is Kind.REQUEST and one.method == LIST and one.id is not None:
+            if one.kind is MessageKind.REQUEST and one.method == LIST and one.id is not None:
                 found[one.id] = partial(self._listed, context.server)
         return TransformById(found) if found else None
 
@@ -315,7 +315,7 @@ class TrustStage:
             if asked.message.id is not None:
                 by_id[asked.message.id] = partial(self._results.of_call, asked.call, judged)
         for one in message.messages if isinstance(message, Batch) else (message,):
-            if one.kind is Kind.REQUEST and one.id is not None and one.method != TOOLS_CALL:
+            if one.kind is MessageKind.REQUEST and one.id is not None and one.method != TOOLS_CALL:
                 read = one.method not in _PROTOCOL and one.method not in METHODS
                 by_id[one.id] = partial(self._results.of_read, one, context) if read else _as_it_is
         return partial(self._passing, by_id, context)
@@ -389,7 +389,7 @@ class TrustStage:
 
     def takes(self, message: Message | Batch, _context: Context) -> bool:
         """Answers to our own elicitations: whatever they say, the page decides."""
-        return isinstance(message, Message) and message.kind is Kind.RESPONSE and self._results.asked(message.id)
+        return isinstance(message, Message) and message.kind is MessageKind.RESPONSE and self._results.asked(message.id)
 
 
 def _answers(message: object) -> bool:

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from callgate.agents.keys import ALGORITHMS, Key, public_jwk, thumbprint
+from callgate.agents.keys import ALGORITHMS, PublicKey, public_jwk, thumbprint
 from callgate.errors import Reason, Refused
 from support.signed_requests import private, public
 from support.table import rows
@@ -29,7 +29,7 @@ TAKEN = frozenset(ALGORITHMS)
     ],
 )
 def test_what_a_key_may_be_used_with(jwk, alg, algorithms):
-    key = Key.read(jwk if alg is None else {**jwk, "alg": alg, "use": "sig", "key_ops": ["verify"]})
+    key = PublicKey.read(jwk if alg is None else {**jwk, "alg": alg, "use": "sig", "key_ops": ["verify"]})
     assert key.algorithms == algorithms
     assert key.thumbprint == thumbprint(jwk)
     assert key.algorithm(None, TAKEN) == algorithms[0]
@@ -72,14 +72,14 @@ def test_what_a_key_may_be_used_with(jwk, alg, algorithms):
 )
 def test_what_is_no_key_for_signatures(jwk):
     with pytest.raises(Refused) as caught:
-        Key.read(jwk)
+        PublicKey.read(jwk)
     assert caught.value.reason is Reason.UNSUPPORTED_ALG
 
 
 def test_only_an_object_is_a_key():
     for thing in (None, [], "x", 1):
         with pytest.raises(Refused):
-            Key.read(thing)
+            PublicKey.read(thing)
         with pytest.raises(Refused):
             thumbprint(thing)
 
@@ -89,7 +89,7 @@ def test_only_an_object_is_a_key():
 def test_points_that_verify_anything_are_no_keys(first, last):
     raw = bytes([first]) + bytes(30) + bytes([last])
     with pytest.raises(Refused):
-        Key.read({**ED, "x": base64.urlsafe_b64encode(raw).rstrip(b"=").decode()})
+        PublicKey.read({**ED, "x": base64.urlsafe_b64encode(raw).rstrip(b"=").decode()})
 
 
 @rows("kind", ["ed25519", "p256", "rsa"])

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.agents.apikeys import ApiKeys, digest, make
-from callgate.agents.memory import MemoryAgents
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.callers import Clock
 
 

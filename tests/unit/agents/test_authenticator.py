@@ -9,17 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator, Limited, verified
-from callgate.agents.bearer import Bearer, BearerSettings
-from callgate.agents.bearer import Issuer as Trusted
-from callgate.agents.directories import Identity, Sources
+from callgate.agents.authenticator import Authenticator, Limited, TestKey, VerifyOptions, by_environment, verified
+from callgate.agents.directories import AgentIdentity, Sources
 from callgate.agents.kya import Attested, KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.limits import MemoryLimiter
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import AgentPolicy, ToolPolicy
-from callgate.agents.options import TestKey, VerifyOptions, by_environment
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.tokens import Bearer, BearerSettings
+from callgate.agents.tokens import Issuer as Trusted
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
+from callgate.store.memory import MemoryAgents
 from support.callers import NOW, Agent, Clock, Gate, Issuer, call, request
 from support.registry import requirement
 from support.table import rows
@@ -59,7 +58,7 @@ async def test_without_a_directory_the_key_is_the_name():
 async def test_a_directory_of_ones_own_decides_the_name():
     class Mine:
         async def agent(self, verified):
-            return Identity(f"mine-{verified.label}")
+            return AgentIdentity(f"mine-{verified.label}")
 
     gate = Gate(directory=Mine())
     decision = await gate.decide(gate.alice.send(call("search"), label="abc"))
@@ -69,7 +68,7 @@ async def test_a_directory_of_ones_own_decides_the_name():
 @requirement("WB-025")
 async def test_the_bare_verifier_has_both_outcomes():
     gate = Gate()
-    verifier = Verifier(Settings(), gate.directories.key, gate.shelf, gate.clock)
+    verifier = Verifier(VerifySettings(), gate.directories.key, gate.shelf, gate.clock)
     good = await verified(verifier, gate.alice.send(b"{}", label="abc"))
     assert (good.ok, good.raw_body, good.info.keyid, good.info.label) == (True, b"{}", gate.alice.keyid, "abc")
     bad = await verified(verifier, request(b"{}"))
@@ -148,7 +147,7 @@ async def test_a_switch_turned_while_a_request_is_looked_at():
     class Slow:
         async def agent(self, verified):
             on.append(True)
-            return Identity("alice")
+            return AgentIdentity("alice")
 
     gate = Gate(directory=Slow(), block_all=lambda: bool(on))
     assert await gate.reason(gate.alice.send(call("x"))) == (403, "blocked_by_policy")
@@ -562,7 +561,7 @@ async def test_a_part_that_breaks_refuses(error):
 async def test_a_directory_that_answers_with_an_empty_name_knows_nobody():
     class Empty:
         async def agent(self, verified):
-            return Identity("")
+            return AgentIdentity("")
 
     gate = Gate(directory=Empty())
     assert await gate.reason(gate.alice.send(b"")) == (403, "agent_not_in_directory")

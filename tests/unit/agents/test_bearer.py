@@ -11,9 +11,8 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 from joserfc.util import int_to_base64
 
-from callgate.agents.bearer import Bearer, BearerSettings, metadata_url
-from callgate.agents.bearer import Issuer as Trusted
-from callgate.agents.tokens import AGAIN, FRESH
+from callgate.agents.tokens import AGAIN, FRESH, Bearer, BearerSettings, metadata_url
+from callgate.agents.tokens import Issuer as Trusted
 from callgate.errors import ConfigError, Reason, Refused
 from support.callers import Issuer, compact
 from support.table import rows

@@ -2,14 +2,13 @@
 
 import pytest
 
-from callgate.agents.bearer import Bearer, BearerSettings
-from callgate.agents.bearer import Issuer as Trusted
+from callgate.agents.fetching import Reach
 from callgate.agents.kya import KyaPay, KyaSettings
-from callgate.agents.memory import MemoryAgents
-from callgate.agents.reaching import Reach
-from callgate.agents.tokens import fetching
+from callgate.agents.tokens import Bearer, BearerSettings, fetching
+from callgate.agents.tokens import Issuer as Trusted
 from callgate.errors import Reason, Refused
 from callgate.gate import Caller
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.callers import Agent, Clock, Issuer
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.agents.components import Answer, Message, signature_base, value
+from callgate.agents.components import SignedMessage, SignedResponse, signature_base, value
 from callgate.agents.fields import components, inputs
 from callgate.agents.model import Signed
 from callgate.errors import Reason, Refused
@@ -12,7 +12,7 @@ from support.table import rows
 
 def read(text, signed):
     (component,) = components(f"({text})")
-    return value(component, Message(signed))
+    return value(component, SignedMessage(signed))
 
 
 def refused(text, signed):
@@ -163,11 +163,11 @@ def test_a_request_line_that_could_end_a_line_of_the_base_is_not_covered(part, r
 
 def test_a_response_covers_its_request_only_with_req():
     asked = Signed("GET", "https", "dir.example", "/keys", None, ((b"x", b"1"),))
-    answer = Answer(200, ((b"x", b"2"),), asked)
+    answer = SignedResponse(200, ((b"x", b"2"),), asked)
 
     def of(text):
         (component,) = components(f"({text})")
-        return value(component, Message(answer))
+        return value(component, SignedMessage(answer))
 
     assert [of(text) for text in ('"@status"', '"@authority";req', '"x"', '"x";req')] == [
         "200",
@@ -207,4 +207,6 @@ def test_another_spelling_is_signed_as_a_serialiser_spells_it(spelt, meant):
 
 def test_the_base_ends_with_the_parameters_and_no_line_end():
     given = inputs(b'sig1=("@method");tag="a"')["sig1"]
-    assert signature_base(given, Message(request())) == b'"@method": POST\n"@signature-params": ("@method");tag="a"'
+    assert (
+        signature_base(given, SignedMessage(request())) == b'"@method": POST\n"@signature-params": ("@method");tag="a"'
+    )

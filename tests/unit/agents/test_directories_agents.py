@@ -4,15 +4,13 @@ import json
 
 import pytest
 
-from callgate.agents.authenticator import Authenticator
-from callgate.agents.directories import Composed, Identity, Sources, StaticDirectory
-from callgate.agents.jwks import BadKeys
-from callgate.agents.keys import thumbprint
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.authenticator import Authenticator, VerifyOptions
+from callgate.agents.directories import AgentIdentity, Composed, Sources, StaticDirectory
+from callgate.agents.keys import BadKeys, thumbprint
 from callgate.agents.model import Verified
-from callgate.agents.options import VerifyOptions
 from callgate.agents.storage import Listed
 from callgate.errors import Reason
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request
@@ -56,10 +54,10 @@ async def test_an_agent_of_the_configuration_is_known(ground, keyed):
 async def test_a_map_is_a_directory():
     static = StaticDirectory({"https://a.example": "one", ("https://b.example", NAME): "two", OTHER: "three"})
     at = "https://{}.example/.well-known/http-message-signatures-directory"
-    assert await static.agent(verified(at.format("a"))) == Identity("one", by="static")
-    assert await static.agent(verified(at.format("b"))) == Identity("two", by="static")
+    assert await static.agent(verified(at.format("a"))) == AgentIdentity("one", by="static")
+    assert await static.agent(verified(at.format("b"))) == AgentIdentity("two", by="static")
     assert await static.agent(verified(at.format("b"), OTHER)) is None
-    assert await static.agent(verified("static", OTHER)) == Identity("three", by="static")
+    assert await static.agent(verified("static", OTHER)) == AgentIdentity("three", by="static")
     assert await static.agent(verified(at.format("c"))) is None
 
 
@@ -147,7 +145,7 @@ async def test_only_listed_agents_may_be_asked_for_before_any_is_listed(ground):
 async def test_a_directory_that_somebody_else_wrote_decides_the_name(ground):
     class Registry:
         async def agent(self, verified):
-            return Identity(f"partner-{verified.keyid[:4]}", "Partner") if verified.directory else None
+            return AgentIdentity(f"partner-{verified.keyid[:4]}", "Partner") if verified.directory else None
 
     signer = ground.signer(ground.server.url("a.example"))
     ground.server.publish("a.example", signer)

@@ -7,9 +7,9 @@ import pytest
 
 from callgate.agents.directories import Sources, Times
 from callgate.agents.fetching import Caps
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.storage import Fetched
 from callgate.errors import ConfigError
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, world
 from support.registry import requirement
 from support.table import rows

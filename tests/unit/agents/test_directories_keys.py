@@ -6,13 +6,13 @@ import json
 import pytest
 
 from callgate.agents.directories import Sources, directory_url
-from callgate.agents.directories.addresses import directory_place, pattern
-from callgate.agents.keys import Key
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.directories.listing import directory_place, pattern
+from callgate.agents.keys import PublicKey
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.agents.storage import Listed
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import world
 from support.registry import requirement
 from support.signed_requests import adding, request
@@ -28,7 +28,7 @@ async def ground():
 async def verify(ground, directories, signer, **options):
     """A whole request, signed and verified with keys from the directories."""
     legacy = options.pop("legacy", False)
-    verifier = Verifier(Settings(**options), directories.key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(**options), directories.key, MemoryAgents(), ground.clock)
     plain = request()
     return await verifier.verify(adding(plain, signer.sign(plain, legacy=legacy)))
 
@@ -63,7 +63,7 @@ async def test_a_directory_that_is_named_but_not_covered_is_not_fetched(ground):
     ground.server.publish("a.example", signer)
     plain = request()
     sent = adding(plain, signer.sign(plain) | {"Signature-Agent": f'sig1="{ground.server.url("a.example")}"'})
-    verifier = Verifier(Settings(), ground.directories().key, MemoryAgents(), ground.clock)
+    verifier = Verifier(VerifySettings(), ground.directories().key, MemoryAgents(), ground.clock)
     with pytest.raises(Refused) as caught:
         await verifier.verify(sent)
     assert caught.value.reason is Reason.MISSING_REQUIRED_COVERED_FIELD
@@ -246,7 +246,7 @@ async def test_a_kid_stands_for_a_thumbprint_only_with_the_option(ground):
     directories = ground.directories(Sources(kid_fallback=True))
     verified = await verify(ground, directories, signer, kid_fallback=True)
     # The name that goes on is the key's, not the one its publisher chose.
-    assert verified.keyid == Key.read(signer.jwk).thumbprint
+    assert verified.keyid == PublicKey.read(signer.jwk).thumbprint
     assert not Sources().kid_fallback
 
 

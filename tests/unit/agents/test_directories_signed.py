@@ -2,11 +2,11 @@
 
 import pytest
 
-from callgate.agents.components import Answer, Message
-from callgate.agents.digest import content_digest
+from callgate.agents.components import SignedMessage, SignedResponse
 from callgate.agents.directories import Sources
-from callgate.agents.memory import MemoryAgents
+from callgate.agents.fields import content_digest
 from callgate.agents.model import DIRECTORY_TAG, TAG, WELL_KNOWN, Signed
+from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, world
 from support.registry import requirement
 from support.table import rows
@@ -158,7 +158,7 @@ async def test_a_signature_has_to_be_meant_for_this(ground, names, tag, holds):
     headers = dict(page.headers) | {"Content-Digest": content_digest(page.body)}
     asked = Signed("GET", "https", f"a.example:{ground.server.port}", WELL_KNOWN, None, ())
     plain = tuple((name.lower().encode(), value.encode()) for name, value in headers.items())
-    message = Message(Answer(200, plain, asked, page.body))
+    message = SignedMessage(SignedResponse(200, plain, asked, page.body))
     made = signer._signed(message, names, tag, "nonce", 60)
     ground.server.pages["a.example", WELL_KNOWN] = Page(page.body, headers | made)
     assert await known(ground, REQUIRED, signer) == [holds]

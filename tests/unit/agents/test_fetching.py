@@ -7,9 +7,8 @@ import ssl
 
 import pytest
 
-from callgate.agents.fetching import Caps, Fetcher
+from callgate.agents.fetching import Caps, Fetcher, FetchFailed, Reach, place, public
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
-from callgate.agents.reaching import FetchFailed, Reach, place, public
 from support.agent_directories import LOOPBACK, Page, world
 from support.registry import requirement
 from support.table import rows

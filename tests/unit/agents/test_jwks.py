@@ -6,8 +6,17 @@ import json
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-from callgate.agents.jwks import MAX_BYTES, MAX_KEYS, BadKeys, key_set, read_key, read_keys, strict_json, usable
-from callgate.agents.keys import public_jwk
+from callgate.agents.keys import (
+    MAX_BYTES,
+    MAX_KEYS,
+    BadKeys,
+    key_set,
+    public_jwk,
+    read_key,
+    read_keys,
+    strict_json,
+    usable,
+)
 from support.registry import requirement
 from support.signed_requests import private
 from support.table import rows

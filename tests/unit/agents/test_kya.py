@@ -5,9 +5,9 @@ import logging
 import pytest
 
 from callgate.agents.kya import HEADER, Attested, KyaPay, KyaPolicy, KyaSettings, attest
-from callgate.agents.memory import MemoryAgents
 from callgate.errors import ConfigError, Reason, Refused, StoreUnavailable
 from callgate.gate import Caller
+from callgate.store.memory import MemoryAgents
 from support.callers import Agent, Issuer
 from support.registry import requirement
 from support.table import rows

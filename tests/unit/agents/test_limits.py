@@ -4,9 +4,9 @@ import http_sf
 import pytest
 
 from callgate.agents.limits import Allowance, Limit, MemoryLimiter, StoreLimiter, limit_of
-from callgate.agents.memory import MemoryAgents
 from callgate.agents.model import ToolPolicy
 from callgate.errors import ConfigError, Reason, StoreUnavailable
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.table import rows
 

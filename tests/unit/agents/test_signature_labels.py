@@ -2,8 +2,8 @@
 
 import pytest
 
-from callgate.agents.memory import MemoryAgents
 from callgate.errors import Refused
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import AGENT, NOW, Found, adding, change, public, refusal, replacing, request, sign, verify
 from support.table import rows

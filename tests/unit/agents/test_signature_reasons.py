@@ -5,11 +5,11 @@ import logging
 
 import pytest
 
-from callgate.agents.digest import content_digest
-from callgate.agents.keys import RSA_PSS_256, Key
-from callgate.agents.memory import MemoryAgents
-from callgate.agents.verifying import Settings, Verifier
+from callgate.agents.fields import content_digest
+from callgate.agents.keys import RSA_PSS_256, PublicKey
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason
+from callgate.store.memory import MemoryAgents
 from support.registry import requirement
 from support.signed_requests import (
     AGENT,
@@ -103,7 +103,7 @@ async def test_missing_required_param(name):
 async def test_a_nonce_is_needed_only_where_nonces_are_remembered():
     signed = sign(request(), nonce=None)
     assert (await verify(signed, nonce="optional")).nonce is None
-    without = Verifier(Settings(), Found(public()), None, lambda: NOW)
+    without = Verifier(VerifySettings(), Found(public()), None, lambda: NOW)
     assert (await without.verify(signed)).nonce is None
 
 
@@ -136,7 +136,7 @@ async def test_window_too_large():
     assert (await verify(signed, max_window=600)).expires == NOW + 481
     for at in (NOW, NOW + 480):
         assert await verify(sign(request(), expires=NOW + 480), now=at)
-    assert Settings().max_window == 480
+    assert VerifySettings().max_window == 480
 
 
 @rows("expires", [NOW, NOW - 1, 0, -1])
@@ -312,7 +312,7 @@ async def test_the_algorithm_need_not_be_named(kind):
 async def test_rsa_pss_sha256_is_for_compatibility_and_off():
     keys = [public("rsa")]
     signed = sign(request(), kind="rsa", algorithm=RSA_PSS_256, alg=RSA_PSS_256)
-    assert Settings().rsa_pss_sha256 is False
+    assert VerifySettings().rsa_pss_sha256 is False
     assert await refusal(signed, keys=keys) == (400, "unsupported_alg")
     assert (await verify(signed, keys=keys, rsa_pss_sha256=True)).algorithm == RSA_PSS_256
     assert await refusal(signed, keys=[public("rsa", alg="PS512")], rsa_pss_sha256=True) == (400, "unsupported_alg")
@@ -329,7 +329,7 @@ async def test_a_covered_digest_binds_the_body():
 
 @requirement("WB-052", "WB-094")
 async def test_a_digest_is_optional_and_its_absence_reported():
-    assert Settings().content_digest == "optional"
+    assert VerifySettings().content_digest == "optional"
     assert (await verify(sign(request()))).digest_verified is False
     assert (await verify(sign(digested(), '"@authority"'))).digest_verified is False
 
@@ -366,45 +366,45 @@ async def test_a_digest_that_is_sent_has_to_be_right_even_if_nothing_covers_it()
 
 @requirement("WB-055")
 async def test_a_key_for_development():
-    own = Key.read({"kty": "OKP", "crv": "Ed25519", "x": public().jwk["x"], "kid": "dev"})
-    assert Settings().test_key is None
+    own = PublicKey.read({"kty": "OKP", "crv": "Ed25519", "x": public().jwk["x"], "kid": "dev"})
+    assert VerifySettings().test_key is None
     for keyid in (own.thumbprint, "dev"):
         got = await verify(sign(request(), keyid=keyid), lookup=Found(public(which=1)), test_key=own)
         assert (got.directory, got.keyid) == ("test", own.thumbprint)
     with pytest.raises(ConfigError, match="production"):
-        Verifier(Settings(test_key=own, production=True), Found(), MemoryAgents())
+        Verifier(VerifySettings(test_key=own, production=True), Found(), MemoryAgents())
     with pytest.raises(ConfigError, match="Ed25519"):
-        Verifier(Settings(test_key=public("p256")), Found(), MemoryAgents())
+        Verifier(VerifySettings(test_key=public("p256")), Found(), MemoryAgents())
 
 
 async def test_keys_printed_in_a_specification_are_refused():
     jwk = {"kty": "OKP", "crv": "Ed25519", "x": "JrQLj5P_89iXES9-vFgrIy29clF9CC_oPPsw3c5D0bs"}
     signed = sign(request(), keyid="poqkLGiymh_W0uP6PZFw-dvez3QJT5SolqXBCW38r0U")
-    assert await refusal(signed, keys=[Key.read(jwk)]) == (401, "unknown_keyid")
-    assert await refusal(signed, keys=[Key.read(jwk)], allow_test_keys=True) == (401, "signature_invalid")
+    assert await refusal(signed, keys=[PublicKey.read(jwk)]) == (401, "unknown_keyid")
+    assert await refusal(signed, keys=[PublicKey.read(jwk)], allow_test_keys=True) == (401, "signature_invalid")
     with pytest.raises(ConfigError, match="production"):
-        Verifier(Settings(allow_test_keys=True, production=True), Found(), MemoryAgents())
+        Verifier(VerifySettings(allow_test_keys=True, production=True), Found(), MemoryAgents())
 
 
 @requirement("WB-050")
 def test_no_store_for_nonces_is_a_warning_and_in_production_an_error(caplog):
     with caplog.at_level(logging.WARNING):
-        Verifier(Settings(), Found())
+        Verifier(VerifySettings(), Found())
     assert "nonces" in caplog.text
     with pytest.raises(ConfigError, match="nonces"):
-        Verifier(Settings(production=True), Found())
-    Verifier(Settings(production=True), Found(), MemoryAgents())
+        Verifier(VerifySettings(production=True), Found())
+    Verifier(VerifySettings(production=True), Found(), MemoryAgents())
 
 
 @rows("wrong", [{"max_window": 0}, {"max_window": -1}, {"skew": -1}])
 def test_settings_that_make_no_sense(wrong):
     with pytest.raises(ConfigError):
-        Verifier(Settings(**wrong), Found(), MemoryAgents())
+        Verifier(VerifySettings(**wrong), Found(), MemoryAgents())
 
 
 @requirement("WB-054")
 async def test_the_clock_is_the_systems_unless_given():
-    late = Verifier(Settings(), Found(public()), MemoryAgents())
+    late = Verifier(VerifySettings(), Found(public()), MemoryAgents())
     with pytest.raises(Exception) as caught:
         await late.verify(sign(request(), created=1, expires=2))
     assert caught.value.reason is Reason.SIGNATURE_EXPIRED

@@ -2,10 +2,9 @@
 
 import pytest
 
-from callgate.agents.components import Answer, Message, signature_base
-from callgate.agents.digest import content_digest
-from callgate.agents.fields import inputs, signatures
-from callgate.agents.keys import RSA_PSS_256, Key
+from callgate.agents.components import SignedMessage, SignedResponse, signature_base
+from callgate.agents.fields import content_digest, inputs, signatures
+from callgate.agents.keys import RSA_PSS_256, PublicKey
 from callgate.agents.signing import Signer
 from callgate.errors import Reason, Refused
 from support.registry import requirement
@@ -30,7 +29,7 @@ async def test_what_is_signed_verifies(kind, legacy):
     by = signer(kind)
     headers = by.sign(request(query="a=1"), legacy=legacy)
     assert list(headers) == ["Content-Digest", "Signature-Agent", "Signature-Input", "Signature"]
-    found = Found(Key.read(by.jwk, AGENT))
+    found = Found(PublicKey.read(by.jwk, AGENT))
     got = await verify(sent(request(query="a=1"), headers), lookup=found, content_digest="required")
     assert (got.keyid, got.created, got.expires, got.digest_verified) == (by.keyid, NOW, NOW + 60, True)
     assert found.asked == [(by.keyid, AGENT)]
@@ -40,8 +39,8 @@ async def test_what_is_signed_verifies(kind, legacy):
 async def test_the_older_algorithm():
     by = signer("rsa", algorithm=RSA_PSS_256)
     signed = sent(request(), by.sign(request()))
-    assert (await verify(signed, keys=[Key.read(by.jwk)], rsa_pss_sha256=True)).algorithm == RSA_PSS_256
-    assert await refusal(signed, keys=[Key.read(by.jwk)]) == (400, "unsupported_alg")
+    assert (await verify(signed, keys=[PublicKey.read(by.jwk)], rsa_pss_sha256=True)).algorithm == RSA_PSS_256
+    assert await refusal(signed, keys=[PublicKey.read(by.jwk)]) == (400, "unsupported_alg")
 
 
 @rows(("kind", "algorithm"), [("ed25519", RSA_PSS_256), ("p256", "ed25519"), ("rsa", "hmac-sha256")])
@@ -62,7 +61,7 @@ async def test_beside_a_signature_that_is_there():
     first = sent(request(), signer(label="one").sign(request()))
     second = signer(label="two")
     both = sent(first, second.sign(first))
-    found = Found(Key.read(second.jwk, AGENT))
+    found = Found(PublicKey.read(second.jwk, AGENT))
     assert (await verify(both, lookup=found)).others == {}
     assert [directory for _, directory in found.asked] == [AGENT, AGENT]
     with pytest.raises(Refused):
@@ -90,17 +89,17 @@ def test_a_directory_that_is_no_ascii_is_refused():
 
 def test_the_answer_of_a_directory_is_signed_for_its_host():
     asked = request(method="GET", authority="keys.example", path="/.well-known/x", headers=(), body=b"")
-    answer = Answer(200, (), asked, b'{"keys":[]}')
+    answer = SignedResponse(200, (), asked, b'{"keys":[]}')
     by = signer()
     headers = tuple((name.lower().encode(), text.encode()) for name, text in by.sign_answer(answer).items())
-    message = Message(Answer(200, headers, asked, answer.body))
+    message = SignedMessage(SignedResponse(200, headers, asked, answer.body))
     given = inputs(message.header(b"signature-input"))["sig1"]
     assert given.params["tag"] == "http-message-signatures-directory"
     assert [one.text for one in given.components] == ['"@authority";req', '"content-digest"']
     signature = signatures(message.header(b"signature"))["sig1"]
-    key = Key.read(by.jwk)
+    key = PublicKey.read(by.jwk)
     assert key.verifies("ed25519", signature, signature_base(given, message))
-    elsewhere = Message(Answer(200, headers, change(asked, authority="other.example"), answer.body))
+    elsewhere = SignedMessage(SignedResponse(200, headers, change(asked, authority="other.example"), answer.body))
     assert not key.verifies("ed25519", signature, signature_base(given, elsewhere))
 
 

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.agents.bearer import Bearer, BearerSettings
-from callgate.agents.bearer import Issuer as Trusted
 from callgate.agents.kya import KyaPay, KyaSettings
-from callgate.agents.memory import MemoryAgents
-from callgate.agents.tokens import BadToken, outline
+from callgate.agents.tokens import BadToken, Bearer, BearerSettings, outline
+from callgate.agents.tokens import Issuer as Trusted
 from callgate.errors import Refused
 from callgate.gate import Caller
+from callgate.store.memory import MemoryAgents
 from support.callers import Agent, Issuer
 
 ISSUER = Issuer()

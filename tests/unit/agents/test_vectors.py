@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from callgate.agents.components import Answer, Message, signature_base
-from callgate.agents.digest import check_digest
-from callgate.agents.fields import advertised, inputs, signatures
-from callgate.agents.keys import Key, thumbprint
+from callgate.agents.components import SignedMessage, SignedResponse, signature_base
+from callgate.agents.fields import advertised, check_digest, inputs, signatures
+from callgate.agents.keys import PublicKey, thumbprint
 from callgate.agents.model import Signed
-from callgate.agents.test_keys import PUBLISHED
+from callgate.agents.verifying import PUBLISHED
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import Found, verify
@@ -18,7 +17,7 @@ from support.table import rows
 
 DATA = Path(__file__).resolve().parents[2] / "data" / "web-bot-auth"
 RFC = json.loads((DATA / "rfc9421.json").read_text())
-KEYS = {name: Key.read(jwk) for name, jwk in RFC["keys"].items()}
+KEYS = {name: PublicKey.read(jwk) for name, jwk in RFC["keys"].items()}
 DRAFTS = [
     pytest.param(row, id=f"{version}-{row['label']}-{row['key']['kty']}")
     for version in ("v1", "v2")
@@ -42,9 +41,9 @@ def _message(of):
         asked["body"].encode(),
     )
     if of == "request":
-        return Message(request)
+        return SignedMessage(request)
     given = RFC["response"]
-    return Message(Answer(given["status"], _headers(given["headers"]), request, given["body"].encode()))
+    return SignedMessage(SignedResponse(given["status"], _headers(given["headers"]), request, given["body"].encode()))
 
 
 @rows("example", RFC["examples"], ids=lambda example: example["section"])
@@ -88,7 +87,7 @@ def _public(jwk):
 @requirement("WB-002", "WB-004", "WB-008", "WB-009", "WB-013", "WB-014")
 async def test_the_vectors_of_the_drafts_verify(row):
     created, expires = row["created_ms"] // 1000, row["expires_ms"] // 1000
-    found = Found(Key.read(_public(row["key"])))
+    found = Found(PublicKey.read(_public(row["key"])))
     got = await verify(
         _of_the_draft(row), lookup=found, now=created, max_window=expires - created, allow_test_keys=True
     )
@@ -107,7 +106,7 @@ async def test_one_changed_byte_is_noticed(row):
     with pytest.raises(Refused) as caught:
         await verify(
             signed,
-            keys=[Key.read(_public(row["key"]))],
+            keys=[PublicKey.read(_public(row["key"]))],
             now=row["created_ms"] // 1000,
             max_window=10**10,
             allow_test_keys=True,

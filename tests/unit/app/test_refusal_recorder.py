@@ -4,7 +4,8 @@ import pytest
 
 from callgate.app.refusal_recorder import RefusalRecorder
 from callgate.audit import ArgumentsPolicy
-from callgate.audit.reading import Filter, entries
+from callgate.audit.reading import entries
+from callgate.audit.storage import Filter
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.jsonrpc import Limits, parse
 from callgate.transport.http.exchange import Exchange

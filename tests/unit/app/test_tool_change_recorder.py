@@ -5,15 +5,14 @@ import asyncio
 import pytest
 
 from callgate.app.pinning import ToolChangeRecorder
-from callgate.pinning.book import Book
-from callgate.pinning.identity import http_identity
+from callgate.pinning.chain import DecisionChain
+from callgate.pinning.identity import ServerRef, http_identity
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.memory import MemoryPins
-from callgate.pinning.server import ServerRef
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ToolListing
+from callgate.pinning.model import PinningSettings
 from callgate.pinning.toolsets import ListReading
 from support.meeting import entry, raw_of
+from support.memory import MemoryPins
 from support.registry import requirement
 
 
@@ -46,8 +45,8 @@ class Desk:
     def meeting(self, name, words, url, version="1"):
         self.now += 60
         who = http_identity(url, reported=f"pack {version}")
-        listed = Reader(who.server_id, Settings()).read(raw_of(entry("read", "Reads. " * words)))
-        toolset = Toolset(who, Listing([listed]), Book(lambda: [bytes(32)]), Settings())
+        listed = EntryReader(who.server_id, PinningSettings()).read(raw_of(entry("read", "Reads. " * words)))
+        toolset = Toolset(who, ToolListing([listed]), DecisionChain(lambda: [bytes(32)]), PinningSettings())
         place = ServerRef(name, "", url, lambda _reported: who)
         return ListReading(place, who, toolset, "s", fresh=True)
 

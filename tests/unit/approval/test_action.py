@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from callgate.approval.action import action_hash, check_server_id, check_tool_name
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import action_hash, check_server_id, check_tool_name, from_base64url
 from callgate.canonical import canonical
 from callgate.errors import ConfigError, Reason, Refused
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
@@ -167,9 +166,10 @@ async def test_another_server_id_makes_open_challenges_useless():
 @requirement("VA-172")
 async def test_an_approval_for_one_server_is_none_for_another_with_the_same_tool_and_passkey():
     first, second, key = Scene(), Scene(), authenticator()
-    held = await first.enrol(key)
+    await first.enrol(key)
     await second.approvals.add_user("ann", by="operator")
-    second.shelf._credentials[held.id] = held
+    for row in first.shelf.rows("passkey"):
+        second.shelf.execute(f"INSERT INTO passkey VALUES ({', '.join('?' * len(row))})", *row)
     given = evidence(await first.issue(), key)
     other = msgspec.structs.replace(GATED, server_id="urn:another")
     with pytest.raises(Refused) as refused:

@@ -1,6 +1,6 @@
 import pytest
 
-from callgate.approval import Policy, Unreadable, annotation, check_class, read_annotation
+from callgate.approval import ApprovalPolicy, UnreadableAnnotation, annotation, check_class, read_annotation
 from callgate.errors import ConfigError
 from callgate.protocol import META
 from support.registry import requirement
@@ -18,12 +18,14 @@ def test_a_tool_without_the_mark_asks_for_nothing(listing):
 
 @requirement("VA-007")
 def test_no_class_means_cross_platform():
-    assert read_annotation(tool({"required": "verified"})) == Policy(authenticator_class="cross-platform")
-    assert read_annotation(tool({"required": "verified", "authenticatorClass": "platform"})) == Policy("platform")
+    assert read_annotation(tool({"required": "verified"})) == ApprovalPolicy(authenticator_class="cross-platform")
+    assert read_annotation(tool({"required": "verified", "authenticatorClass": "platform"})) == ApprovalPolicy(
+        "platform"
+    )
 
 
 def test_members_that_are_not_known_change_nothing():
-    assert read_annotation(tool({"required": "verified", "later": {"x": 1}})) == Policy()
+    assert read_annotation(tool({"required": "verified", "later": {"x": 1}})) == ApprovalPolicy()
 
 
 @rows(
@@ -43,14 +45,14 @@ def test_members_that_are_not_known_change_nothing():
     ids=repr,
 )
 def test_a_mark_that_nobody_can_read_never_means_that_nothing_is_needed(mark):
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableAnnotation):
         read_annotation(tool(mark))
 
 
 def test_the_mark_that_is_written_is_the_one_that_is_read():
-    made = annotation(Policy("platform"), {"note": "x", "required": "no", "authenticatorClass": "any"})
+    made = annotation(ApprovalPolicy("platform"), {"note": "x", "required": "no", "authenticatorClass": "any"})
     assert made == {"note": "x", "required": "verified", "authenticatorClass": "platform"}
-    assert read_annotation(tool(made)) == Policy("platform")
+    assert read_annotation(tool(made)) == ApprovalPolicy("platform")
 
 
 def test_a_class_that_is_not_known_is_a_mistake():

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from callgate.approval import Bounds, Policy, Settings
+from callgate.approval import ApprovalBounds, ApprovalPolicy, ApprovalSettings
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused, Spent
 from support.ceremonies import ARGUMENTS, GATED, Scene, authenticator, evidence
@@ -217,7 +217,7 @@ async def test_who_has_no_passkey_is_not_asked(scene):
     await scene.enrol(laptop, "eve")
     assert (await refusal(ask(scene, user="eve"))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
     assert (await refusal(ask(scene, user="nobody"))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
-    here = msgspec.structs.replace(GATED, policy=Policy("platform"))
+    here = msgspec.structs.replace(GATED, policy=ApprovalPolicy("platform"))
     await approve(scene, await ask(scene, user="eve", gated=here), laptop)
 
 
@@ -227,7 +227,7 @@ async def test_arguments_are_checked_before_anybody_is_bothered(scene):
 
 
 async def test_requests_that_wait_are_bounded():
-    scene = Scene(Settings(bounds=Bounds(requests_per_user=2)))
+    scene = Scene(ApprovalSettings(bounds=ApprovalBounds(requests_per_user=2)))
     await scene.enrol(authenticator())
     await scene.enrol(authenticator(), "bob")
     for name in ("a", "b"):
@@ -240,7 +240,7 @@ async def test_requests_that_wait_are_bounded():
 
 
 async def test_what_agents_have_opened_does_not_keep_a_person_from_the_page():
-    scene, key = Scene(Settings(bounds=Bounds(per_user=1, in_all=1))), authenticator()
+    scene, key = Scene(ApprovalSettings(bounds=ApprovalBounds(per_user=1, in_all=1))), authenticator()
     await scene.enrol(key)
     await scene.issue()
     assert (await refusal(scene.issue())).reason is Reason.APPROVAL_LIMIT

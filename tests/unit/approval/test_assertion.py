@@ -3,12 +3,11 @@
 import json
 
 import cbor2
-import msgspec
 import pytest
 
-from callgate.approval.assertion import Malformed, check_public_key
-from callgate.approval.encoding import from_base64url, to_base64url
-from callgate.approval.party import RelyingParty
+from callgate.approval.action import from_base64url, to_base64url
+from callgate.approval.settings import RelyingParty
+from callgate.approval.webauthn import MalformedResponse, check_public_key
 from callgate.errors import Reason, Refused
 from support.ceremonies import ORIGIN, Scene, authenticator, evidence, resigned
 from support.registry import requirement
@@ -154,7 +153,7 @@ async def test_the_signature_of_another_key_is_refused():
 async def test_a_stored_key_that_cannot_be_read_refuses_as_a_signature_that_fails():
     scene, key = await enrolled()
     (held,) = await scene.shelf.credentials("ann")
-    scene.shelf._credentials[held.id] = msgspec.structs.replace(held, public_key=b"\xa0")
+    scene.shelf.execute("UPDATE passkey SET public_key = ? WHERE id = ?", b"\xa0", held.id)
     assert "public key" in await refused_because(scene, evidence(await scene.issue(), key))
 
 
@@ -175,7 +174,7 @@ async def test_a_stored_key_that_cannot_be_read_refuses_as_a_signature_that_fail
     ],
 )
 def test_a_public_key_of_another_kind_is_malformed(cose):
-    with pytest.raises(Malformed):
+    with pytest.raises(MalformedResponse):
         check_public_key(cose)
 
 
@@ -188,7 +187,7 @@ def test_an_algorithm_that_belongs_to_another_kind_of_key_is_malformed():
     cose = cbor2.loads(data[55 + 32 :])
     check_public_key(cbor2.dumps(cose))
     for number in (-8, -35, -257, 0):
-        with pytest.raises(Malformed):
+        with pytest.raises(MalformedResponse):
             check_public_key(cbor2.dumps(cose | {3: number}))
 
 

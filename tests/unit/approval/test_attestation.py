@@ -12,8 +12,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from callgate.approval import Attestation, Settings
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval import ApprovalSettings, Attestation
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator
 from support.table import rows
@@ -76,7 +76,7 @@ class Maker:
 
 
 async def enrol(policy, key, attestation="packed", **bend):
-    scene = Scene(Settings(attestation=policy))
+    scene = Scene(ApprovalSettings(attestation=policy))
     options = await scene.options()
     assert options["attestation"] == policy.conveyance
     return await scene.approvals.finish_enrolment(key.create(options, attestation=attestation, **bend))
@@ -203,7 +203,7 @@ async def test_a_maker_that_the_package_knows_has_to_be_listed_here_too(monkeypa
     apple, listed = Maker("Apple"), Maker("Listed")
     monkeypatch.setattr("webauthn.registration.formats.apple.apple_webauthn_root_ca", apple.pem)
     for roots, taken in (((listed.pem,), False), ((listed.pem, apple.pem), True)):
-        scene, phone = Scene(Settings(attestation=Attestation("direct", roots))), authenticator()
+        scene, phone = Scene(ApprovalSettings(attestation=Attestation("direct", roots))), authenticator()
         answer = phone.create(await scene.options())
         finish = scene.approvals.finish_enrolment(by_apple(answer, phone.passkeys[0].key, apple))
         if taken:

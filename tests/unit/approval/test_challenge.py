@@ -8,16 +8,15 @@ from datetime import datetime
 import msgspec
 import pytest
 
-from callgate.approval import Approvals, Bounds, Policy, Settings
-from callgate.approval.action import action_hash
-from callgate.approval.encoding import from_base64url
+from callgate.approval import ApprovalBounds, ApprovalPolicy, Approvals, ApprovalSettings
+from callgate.approval.action import action_hash, from_base64url
 from callgate.canonical import canonical
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
 from support.registry import requirement
 from support.table import rows
 
-ON_THIS_DEVICE = msgspec.structs.replace(GATED, policy=Policy(authenticator_class="platform"))
+ON_THIS_DEVICE = msgspec.structs.replace(GATED, policy=ApprovalPolicy(authenticator_class="platform"))
 
 
 async def refusal(awaited):
@@ -55,7 +54,7 @@ async def test_the_envelope_of_a_challenge():
 @rows("milliseconds", [1_000, 90_000])
 @requirement("VA-058")
 async def test_the_lifetime_is_the_configured_one(milliseconds):
-    scene = Scene(Settings(challenge_ms=milliseconds))
+    scene = Scene(ApprovalSettings(challenge_ms=milliseconds))
     await scene.enrol(authenticator())
     result = (await scene.issue()).result
     assert datetime.fromisoformat(result["expiresAt"]).timestamp() * 1000 - scene.clock.at == milliseconds
@@ -63,7 +62,7 @@ async def test_the_lifetime_is_the_configured_one(milliseconds):
 
 @requirement("VA-050")
 async def test_an_id_is_random_and_says_nothing():
-    scene = Scene(Settings(bounds=Bounds(per_user=1000)))
+    scene = Scene(ApprovalSettings(bounds=ApprovalBounds(per_user=1000)))
     await scene.enrol(authenticator())
     ids = {(await scene.issue()).result["challengeId"] for _ in range(500)}
     assert len(ids) == 500
@@ -75,7 +74,7 @@ async def test_an_id_is_random_and_says_nothing():
 @requirement("VA-055", "VA-056")
 async def test_no_nonce_comes_twice_and_all_are_drawn_from_the_secure_source():
     assert inspect.signature(Approvals).parameters["random"].default is secrets.token_bytes
-    scene = Scene(Settings(bounds=Bounds(per_user=20_000, in_all=20_000)))
+    scene = Scene(ApprovalSettings(bounds=ApprovalBounds(per_user=20_000, in_all=20_000)))
     await scene.enrol(authenticator())
     nonces = [from_base64url((await scene.issue()).result["requestOptions"]["challenge"])[:32] for _ in range(10_000)]
     assert len(set(nonces)) == 10_000
@@ -161,7 +160,7 @@ async def test_without_a_passkey_that_the_tool_takes_there_is_no_challenge(enrol
         await scene.approvals.revoke(held.id, by="operator")
     refused = await refusal(scene.issue())
     assert (refused.reason, refused.code) == (Reason.NO_ELIGIBLE_CREDENTIAL, APPROVAL)
-    assert scene.shelf._challenges == {}
+    assert scene.shelf.rows("challenge") == []
     assert (await refusal(scene.issue(user=None))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
 
 
@@ -172,11 +171,11 @@ async def test_arguments_that_break_the_schema_get_no_challenge(arguments):
     await scene.enrol(authenticator())
     refused = await refusal(scene.issue(arguments=arguments))
     assert (refused.reason, refused.code) == (Reason.ARGUMENTS_INVALID, -32602)
-    assert scene.shelf._challenges == {}
+    assert scene.shelf.rows("challenge") == []
 
 
 async def test_arguments_that_nobody_could_read_get_no_challenge():
-    scene = Scene(Settings(argument_bytes=100))
+    scene = Scene(ApprovalSettings(argument_bytes=100))
     await scene.enrol(authenticator())
     most = "x" * (100 - len('{"resourceId":""}'))
     await scene.issue(arguments={"resourceId": most})
@@ -186,7 +185,7 @@ async def test_arguments_that_nobody_could_read_get_no_challenge():
 
 @requirement("VA-178")
 async def test_open_prompts_of_a_person_are_limited_until_one_closes():
-    scene, key = Scene(Settings(bounds=Bounds(per_user=3))), authenticator()
+    scene, key = Scene(ApprovalSettings(bounds=ApprovalBounds(per_user=3))), authenticator()
     await scene.enrol(key)
     await scene.enrol(authenticator(), "bob")
     issued = [await scene.issue() for _ in range(3)]
@@ -201,7 +200,7 @@ async def test_open_prompts_of_a_person_are_limited_until_one_closes():
 
 
 async def test_open_prompts_are_limited_in_all():
-    scene = Scene(Settings(bounds=Bounds(per_user=3, in_all=4)))
+    scene = Scene(ApprovalSettings(bounds=ApprovalBounds(per_user=3, in_all=4)))
     for user in ("ann", "bob"):
         await scene.enrol(authenticator(), user)
     for user in ("ann", "ann", "bob", "bob"):

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from callgate.approval import Approvals, GrantUse, RelyingParty, Settings
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import Approvals, ApprovalSettings, GrantUse, RelyingParty
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.request_state import MultiRoundState, RequestStateSigner
 from callgate.approval.requirements import Deployment, ServerApprovalPolicy
@@ -19,6 +18,7 @@ from callgate.gate import Ask, Call, Pass, Refuse
 from callgate.pipeline.context import ClientInfo, RequestContext, agent_of
 from callgate.pipeline.stage import SubstituteResult
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.memory import MemoryShelf
 from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
@@ -53,7 +53,7 @@ class Scene:
     def __init__(self, *, capable=False, park=0.0, approver="ann", **section):
         self._person = approver
         self.approvals = Approvals(
-            MemoryShelf(), RelyingParty("localhost", origins=("http://localhost:*",)), Settings()
+            MemoryShelf(), RelyingParty("localhost", origins=("http://localhost:*",)), ApprovalSettings()
         )
         self.key = SoftwareAuthenticator("http://localhost:1")
         catalogue = ToolCatalogue()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.approval.encoding import from_base64url, to_base64url, to_iso
+from callgate.approval.action import from_base64url, to_base64url, to_iso
 from support.registry import requirement
 from support.table import rows
 

@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 from webauthn.helpers import parse_registration_options_json
 
-from callgate.approval import Bounds, Settings
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval import ApprovalBounds, ApprovalSettings
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement
@@ -22,7 +22,7 @@ async def refusal(awaited):
 
 async def kept(scene):
     """Everything on the shelf that an enrolment could touch."""
-    return await scene.shelf.credentials(revoked=True), dict(scene.shelf._registrations), len(scene.shelf.witnesses)
+    return await scene.shelf.credentials(revoked=True), scene.shelf.rows("registration"), len(scene.shelf.witnesses)
 
 
 @requirement("VA-030", "VA-032", "VA-035")
@@ -69,7 +69,7 @@ async def test_passkeys_that_are_there_are_excluded_with_their_transports():
 
 @requirement("VA-031")
 async def test_no_challenge_is_given_out_twice():
-    scene = Scene(Settings(bounds=Bounds(registrations_per_user=2000, credentials_per_user=2000)))
+    scene = Scene(ApprovalSettings(bounds=ApprovalBounds(registrations_per_user=2000, credentials_per_user=2000)))
     challenges = {(await scene.options())["challenge"] for _ in range(1000)}
     assert len(challenges) == 1000
 
@@ -126,7 +126,7 @@ async def test_without_a_ticket_nobody_enrols(ticket):
     for first_use in (None, "ann"):
         refused = await refusal(scene.approvals.begin_enrolment(ticket, first_use=first_use))
         assert (refused.reason, refused.code) == (Reason.ENROLMENT_NOT_AUTHORISED, -32602)
-    assert scene.shelf._registrations == {}
+    assert scene.shelf.rows("registration") == []
 
 
 @requirement("VA-026")
@@ -164,7 +164,7 @@ async def test_a_ticket_is_kept_as_a_hash():
 
 @requirement("VA-029")
 async def test_first_use_needs_no_ticket_until_there_is_a_passkey():
-    scene, key = Scene(Settings(first_use=True)), authenticator()
+    scene, key = Scene(ApprovalSettings(first_use=True)), authenticator()
     begun = await scene.approvals.begin_enrolment(None, first_use="ann")
     # Two may begin before either is finished: the first to finish is the one.
     rival = await scene.approvals.begin_enrolment(None, first_use="ann")
@@ -196,7 +196,7 @@ async def test_a_registration_lasts_five_minutes(milliseconds, passes):
 
 @requirement("VA-033")
 async def test_the_lifetime_of_a_registration_can_be_set():
-    scene = Scene(Settings(registration_ms=10_000))
+    scene = Scene(ApprovalSettings(registration_ms=10_000))
     options = await scene.options()
     assert options["timeout"] == 10_000
     answer = authenticator().create(options)
@@ -273,7 +273,7 @@ async def test_a_credential_id_that_is_too_long_is_refused():
 
 
 async def test_enrolments_of_one_person_are_bounded():
-    scene = Scene(Settings(bounds=Bounds(registrations_per_user=2, credentials_per_user=3)))
+    scene = Scene(ApprovalSettings(bounds=ApprovalBounds(registrations_per_user=2, credentials_per_user=3)))
     for _ in range(2):
         await scene.options()
     third = await scene.approvals.ticket("ann", by="operator")
@@ -350,7 +350,7 @@ async def test_a_passkey_withdrawn_between_verification_and_use_lets_nothing_thr
 async def test_enrolment_refuses_in_other_languages_with_the_same_reasons():
     told = {}
     for locale in ("en", "de"):
-        scene = Scene(Settings(locale=locale))
+        scene = Scene(ApprovalSettings(locale=locale))
         options = await scene.options()
         wrong = await refusal(scene.approvals.finish_enrolment(authenticator().create(options, uv=False)))
         await scene.approvals.finish_enrolment(authenticator().create(options))

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from callgate.approval.assertion import Malformed, NotVerified, Signed
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.approval.evidence import METHODS, read_evidence
+from callgate.approval.webauthn import MalformedResponse, NotVerified, SignedAssertion
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement
@@ -126,12 +126,12 @@ class Spoken:
         try:
             return msgspec.convert(response, Seal)
         except msgspec.ValidationError as error:
-            raise Malformed(str(error)) from None
+            raise MalformedResponse(str(error)) from None
 
     def check(self, proof, challenge, credential, party):
         if proof.word != to_base64url(challenge.action_hash):
             raise NotVerified("another word")
-        return Signed(counter=0, backup_eligible=False, backed_up=False, origin=party.id)
+        return SignedAssertion(counter=0, backup_eligible=False, backed_up=False, origin=party.id)
 
     def facts(self, proof):
         return {"word": proof.word}

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from callgate.approval.evidence import WebAuthn
-from callgate.approval.memory import MemoryShelf
-from callgate.approval.model import Gated, Policy
-from callgate.approval.settings import Settings
+from callgate.approval.model import ApprovalPolicy, Gated
+from callgate.approval.settings import ApprovalSettings
 from callgate.errors import APPROVAL, Reason, Refused, Spent
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -324,7 +324,7 @@ async def test_a_counter_of_zero_is_not_compared():
 @requirement("VA-175")
 async def test_a_tool_may_refuse_passkeys_that_do_not_count():
     scene, synced, key = Scene(), authenticator(counting=False), authenticator()
-    counted = msgspec.structs.replace(GATED, policy=Policy(require_counter=True))
+    counted = msgspec.structs.replace(GATED, policy=ApprovalPolicy(require_counter=True))
     await scene.enrol(synced)
     with pytest.raises(Refused) as refused:
         await scene.issue(counted)
@@ -385,7 +385,7 @@ async def test_a_forged_attempt_leaves_the_challenge_to_the_genuine_one(world):
 
 
 async def test_a_challenge_of_another_person_is_unknown_in_this_ones_session(world):
-    gated = msgspec.structs.replace(GATED, policy=Policy("platform"))
+    gated = msgspec.structs.replace(GATED, policy=ApprovalPolicy("platform"))
     bobs = await world.issue(gated=gated, user="bob")
     signed = evidence(bobs, world.bobs)
     canonical = bobs.challenge.canonical
@@ -400,7 +400,7 @@ async def test_a_challenge_of_another_person_is_unknown_in_this_ones_session(wor
 async def test_another_language_changes_the_message_and_nothing_else(fault, reason, ran):
     told = []
     for locale in ("en", "de"):
-        world = await World(Settings(locale=locale)).build()
+        world = await World(ApprovalSettings(locale=locale)).build()
         given, gated = await fault(world)
         with pytest.raises(Refused) as refused:
             await world.scene.call(given, gated, OTHER)

@@ -2,8 +2,8 @@
 
 import json
 
-from callgate.approval import Policy
-from callgate.approval.marking import add_capability, mark_tools
+from callgate.approval import ApprovalPolicy
+from callgate.approval.annotation import add_capability, mark_tools
 from callgate.pipeline.replies import TransformById
 from callgate.transport.sse import EventCutter, replace_data
 from support.table import rows
@@ -13,7 +13,7 @@ MARK = {"required": "verified", "authenticatorClass": "cross-platform"}
 
 
 def gated(*names):
-    return lambda name: Policy() if name in names else None
+    return lambda name: ApprovalPolicy() if name in names else None
 
 
 def test_the_capability_is_put_in_without_touching_the_rest():

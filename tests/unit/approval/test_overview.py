@@ -1,9 +1,9 @@
 import pytest
 from msgspec.structs import replace
 
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.overview import asker, beginning, kind, passkeys, people, phase, request_row, requests
 from support.enrolling import GATED, enrol, service
+from support.memory import MemoryShelf
 from support.table import rows
 
 

@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from callgate.approval.party import RelyingParty
+from callgate.approval.settings import RelyingParty
 from callgate.errors import ConfigError
 from support.table import rows
 

@@ -7,14 +7,14 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from callgate.approval import Policy, Request, pending
+from callgate.approval import ApprovalPolicy, Request, pending
 from callgate.approval.pending import KeepAlive, PendingApprovals, RequestDecisions, WaitEnd, wait
 from callgate.errors import Reason, Refused, StoreUnavailable
 from support.table import rows
 
 NOW = 1_000_000
 REQUEST = Request(
-    "r1", "ann", "vault", "wipe", "caller", {}, b"{}", b"h" * 32, "text", Policy(), "", None, NOW, NOW + 60_000
+    "r1", "ann", "vault", "wipe", "caller", {}, b"{}", b"h" * 32, "text", ApprovalPolicy(), "", None, NOW, NOW + 60_000
 )
 
 

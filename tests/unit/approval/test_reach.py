@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from callgate.approval import Credential, Policy, User
+from callgate.approval import ApprovalPolicy, Credential, User
 from callgate.approval.reach import Demand, choice, demanded, except_for, kind_of, lacking, reach
 
 ANN = User("ann", "Ann", b"h", 1)
-PAY = Demand("bank", "pay", Policy("cross-platform"))
-COUNTED = Demand("bank", "sign", Policy("platform", require_counter=True))
+PAY = Demand("bank", "pay", ApprovalPolicy("cross-platform"))
+COUNTED = Demand("bank", "sign", ApprovalPolicy("platform", require_counter=True))
 
 
 def passkey(*transports: str, counter: int = 0, user: str = "ann") -> Credential:
@@ -44,7 +44,7 @@ def test_each_kind_has_its_sentence() -> None:
     told = reach(ANN, passkey("internal"), [PAY, Demand("bank", "send", PAY.policy), COUNTED])
     assert "except those of 3 tools. 2 tools demand a passkey that works from another device" in told
     assert told.endswith("1 tool demands a passkey that counts its signatures (as security keys do): bank/sign.")
-    both = Policy("cross-platform", require_counter=True)
+    both = ApprovalPolicy("cross-platform", require_counter=True)
     assert kind_of(both) == "a passkey that works from another device and counts its signatures (as security keys do)"
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from callgate.approval import Settings
-from callgate.approval.enrolment import code_hash
+from callgate.approval import ApprovalSettings
+from callgate.approval.people import code_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.table import rows
@@ -29,7 +29,7 @@ async def test_codes_are_made_on_our_pages_only_and_kept_as_hashes():
     shelf = repr(vars(scene.shelf))
     assert not any(code in shelf or code.replace("-", "") in shelf for code in found.codes)
     assert code_hash("ann", found.codes[0]) != code_hash("bob", found.codes[0])
-    assert scene.shelf._codes["ann"] == {code_hash("ann", code) for code in found.codes}
+    assert {row[1] for row in scene.shelf.rows("recovery_code")} == {code_hash("ann", code) for code in found.codes}
     # What goes over the wire holds none, and neither does the log.
     assert not any(code in repr((found.result, scene.log)) for code in found.codes)
 
@@ -93,9 +93,9 @@ async def test_small_slips_in_typing_are_forgiven(typed):
 @rows("code", ["", "AAAAAA-AAAAAA-AAAAAA-AAAAAA", "x" * 1000, "\0", "\ud800"])
 async def test_a_code_that_was_never_made_is_refused(code):
     scene, _, _ = await enrolled()
-    before = len(scene.shelf._tickets)
+    before = len(scene.shelf.rows("ticket"))
     assert (await refusal(scene.approvals.recover("ann", code))).reason is Reason.ENROLMENT_NOT_AUTHORISED
-    assert len(scene.shelf._tickets) == before
+    assert len(scene.shelf.rows("ticket")) == before
 
 
 @rows("user", ["bob", "nobody", "", "a\0nn", "ann\n"])
@@ -115,7 +115,7 @@ async def test_nothing_is_said_of_whether_a_person_is_known():
 
 
 async def test_where_they_are_off_nobody_gets_any():
-    scene = Scene(Settings(recovery_codes=False))
+    scene = Scene(ApprovalSettings(recovery_codes=False))
     found = await scene.approvals.finish_enrolment(authenticator().create(await scene.options()), codes=True)
     assert found.codes == ()
     assert await scene.shelf.recovery_codes("ann") == 0

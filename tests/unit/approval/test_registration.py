@@ -3,7 +3,7 @@
 import cbor2
 import pytest
 
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.errors import APPROVAL, Reason, Refused
 from support.ceremonies import Scene, authenticator, evidence
 from support.registry import requirement
@@ -18,7 +18,7 @@ async def refusal(awaited):
 
 async def kept(scene):
     """Everything on the shelf that an enrolment could touch."""
-    return await scene.shelf.credentials(revoked=True), dict(scene.shelf._registrations), len(scene.shelf.witnesses)
+    return await scene.shelf.credentials(revoked=True), scene.shelf.rows("registration"), len(scene.shelf.witnesses)
 
 
 BENDS = [

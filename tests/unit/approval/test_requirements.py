@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from callgate.approval import Policy
+from callgate.approval import ApprovalPolicy
 from callgate.approval.requirements import FREE, Deployment, ServerApprovalPolicy
 from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
@@ -35,7 +35,7 @@ def test_the_servers_marks_count_where_the_gateway_verifies():
     assert one.known("nothing of the sort") is None
     gated = one.known("pay").gated
     assert (gated.server, gated.server_id, gated.tool) == ("vault", "urn:x/vault", "pay")
-    assert gated.policy == Policy("platform")
+    assert gated.policy == ApprovalPolicy("platform")
     assert gated.version
     assert "not known here" in one.known("odd").problem
 
@@ -68,8 +68,8 @@ def test_the_operators_tools_are_always_the_gateways():
     )
     assert listed.verifies
     assert listed.relays
-    assert listed.known("wipe_all").gated.policy == Policy("platform")
-    assert listed.known("pay").gated.policy == Policy("platform")
+    assert listed.known("wipe_all").gated.policy == ApprovalPolicy("platform")
+    assert listed.known("pay").gated.policy == ApprovalPolicy("platform")
     assert listed.known("look") is FREE
 
 
@@ -89,8 +89,8 @@ def test_any_passkey_will_do_unless_the_operator_or_the_servers_mark_wants_more(
     one = gating(tools=[entry])
     section = ServerApproval(tools=("pay",), authenticator_class=said)
     made = ServerApprovalPolicy("vault", section, one.catalogue, one._deployment)
-    assert made.known("pay").gated.policy == Policy(expected)
-    assert made.asked_for("pay").policy == Policy(expected)
+    assert made.known("pay").gated.policy == ApprovalPolicy(expected)
+    assert made.asked_for("pay").policy == ApprovalPolicy(expected)
 
 
 def test_patterns_are_of_names_as_they_are():
@@ -109,7 +109,7 @@ def test_patterns_are_of_names_as_they_are():
 
 
 def test_the_counter_can_be_asked_for():
-    assert gating(require_counter=True).known("pay").gated.policy == Policy("platform", require_counter=True)
+    assert gating(require_counter=True).known("pay").gated.policy == ApprovalPolicy("platform", require_counter=True)
 
 
 async def answer(method, params, *, tools=TOOLS, extensions=None):

@@ -5,7 +5,7 @@ from hashlib import sha256
 import msgspec
 import pytest
 
-from callgate.approval import Gated, Policy
+from callgate.approval import ApprovalPolicy, Gated
 from callgate.approval.action import action_hash
 from callgate.errors import Reason, Refused
 from support.ceremonies import GATED, Scene, authenticator, evidence
@@ -88,7 +88,7 @@ async def test_a_sign_in_is_verified_as_an_approval_is(bend):
     scene, anns, _ = await people()
     given = evidence(await scene.approvals.begin_sign_in("ann"), anns, **bend)
     assert (await refusal(scene.approvals.finish_sign_in(given))).reason is Reason.SIGN_IN_FAILED
-    assert scene.shelf._sessions == {}
+    assert scene.shelf.rows("console_session") == []
 
 
 async def test_without_a_name_the_passkey_has_to_say_whose_it_is():
@@ -174,7 +174,7 @@ async def test_a_passkey_vouches_for_a_further_device_of_the_same_person():
 @requirement("VA-028")
 async def test_without_that_signature_there_is_no_ticket():
     scene, anns, bobs = await people()
-    before = dict(scene.shelf._tickets)
+    before = scene.shelf.rows("ticket")
     issued = await scene.approvals.begin_device("ann")
     tries = [
         ("ann", None, Reason.MISSING_EVIDENCE),
@@ -185,7 +185,7 @@ async def test_without_that_signature_there_is_no_ticket():
     ]
     for user, given, reason in tries:
         assert (await refusal(scene.approvals.finish_device(user, given))).reason is reason
-    assert scene.shelf._tickets == before
+    assert scene.shelf.rows("ticket") == before
     assert (await refusal(scene.approvals.begin_device("nobody"))).reason is Reason.NO_ELIGIBLE_CREDENTIAL
 
 
@@ -261,7 +261,7 @@ def _id(who):
     return who.get({"challenge": "AA", "rpId": "localhost"})["id"]
 
 
-CALL = msgspec.structs.replace(GATED, policy=Policy("platform"), input_schema=None)
+CALL = msgspec.structs.replace(GATED, policy=ApprovalPolicy("platform"), input_schema=None)
 
 
 async def for_a_call(scene):
@@ -298,7 +298,7 @@ async def as_a_call(scene, given):
 
 async def as_the_signing_in_tool(scene, given):
     """Even a tool that is named as the console's own challenges are, with the same hash."""
-    await scene.call(given, Gated("callgate", "localhost", "console/sign-in", Policy("platform")), {})
+    await scene.call(given, Gated("callgate", "localhost", "console/sign-in", ApprovalPolicy("platform")), {})
 
 
 async def as_signing_in(scene, given):
@@ -341,7 +341,7 @@ async def test_a_challenge_serves_what_it_was_made_for_and_nothing_else(made, us
     expected = Reason.CHALLENGE_WRONG_TOOL if between_calls else Reason.CHALLENGE_UNKNOWN
     assert refused.value.reason is (Reason.SIGN_IN_FAILED if used is as_signing_in else expected)
     assert (await scene.shelf.challenge(given["challengeId"])).consumed_at is None
-    assert scene.shelf._sessions == {}
+    assert scene.shelf.rows("console_session") == []
     assert len(await scene.shelf.credentials("ann")) == 1
 
 

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from callgate.approval import Policy
+from callgate.approval import ApprovalPolicy
 from callgate.approval.tool_catalogue import FRESH_SECONDS, ToolCatalogue, ask_for_tools, declares, read_tools
 from callgate.errors import Reason, UpstreamError
-from callgate.jsonrpc.lenient import result_of
+from callgate.jsonrpc.peeking import result_of
 from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"
@@ -81,7 +81,7 @@ def test_marks_are_remembered_within_bounds_and_beyond_them_nothing_is_free(cata
     for name in "abcdef":
         catalogue.learn_all(listed(name, mark={name}))
     catalogue.learn_all(listed("a", "x"))
-    assert catalogue.tool("a").policy == Policy()
+    assert catalogue.tool("a").policy == ApprovalPolicy()
     assert "more tools than can be remembered" in catalogue.tool("x").problem
 
 
@@ -90,7 +90,7 @@ def test_a_mark_stays_whatever_later_lists_say(clock, learn):
     catalogue = ToolCatalogue(clock)
     catalogue.learn(listed("a", "b", mark={"a"}))
     getattr(catalogue, learn)(listed("a", "b"))
-    assert catalogue.tool("a").policy == Policy()
+    assert catalogue.tool("a").policy == ApprovalPolicy()
     assert not catalogue.tool("b").marked
     catalogue.learn_all(listed("b"))
     assert catalogue.tool("a") is None

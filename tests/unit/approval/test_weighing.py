@@ -2,8 +2,7 @@
 
 import pytest
 
-from callgate.approval.schema import check_arguments
-from callgate.approval.weighing import TooHeavy, check_weight, has_references
+from callgate.approval.schema import TooHeavy, check_arguments, check_weight, has_references
 from callgate.errors import Reason, Refused
 from support.table import rows
 

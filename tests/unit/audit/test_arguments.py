@@ -5,7 +5,7 @@ import sys
 import msgspec
 import pytest
 
-from callgate.audit.arguments import DEFAULT_RULES, ArgumentsPolicy, Rule, _glob, matches
+from callgate.audit.arguments import DEFAULT_RULES, ArgumentsPolicy, RedactionRule, _glob, matches
 from callgate.canonical import canonical
 from callgate.errors import ConfigError
 from support.table import rows
@@ -124,7 +124,7 @@ def test_there_is_a_limit_to_the_number_of_rules():
 
 
 def test_the_default_rules_are_rules():
-    assert all(Rule.parse(text) for text in DEFAULT_RULES)
+    assert all(RedactionRule.parse(text) for text in DEFAULT_RULES)
 
 
 class _Counted:

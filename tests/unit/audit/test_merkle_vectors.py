@@ -1,7 +1,7 @@
 """The reference tree of Certificate Transparency (RFC 6962), leaf by leaf."""
 
 from callgate.audit import merkle
-from callgate.audit.tiles import Tiles
+from callgate.audit.proofs import Tiles
 from support.table import rows
 
 INPUTS = ["", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"]

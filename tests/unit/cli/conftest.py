@@ -7,7 +7,7 @@ import pytest
 
 from callgate.audit import reading
 from callgate.cli import run
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.enrolling import enrol, service
 from support.stores import bare, ready
 
@@ -60,7 +60,7 @@ class People:
         """What `work(approvals)` gives, with the service on this store."""
         store = Store.open(self.url, busy_seconds=60)
         try:
-            return asyncio.run(work(service(SqlShelf(store), **options)))
+            return asyncio.run(work(service(SqlApprovals(store), **options)))
         finally:
             store.close_sync()
 

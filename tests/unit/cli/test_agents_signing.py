@@ -12,9 +12,9 @@ import threading
 import httpx2
 import pytest
 
-from callgate.agents.directories.proving import prove
-from callgate.agents.fetching import Answer
-from callgate.agents.jwks import read_keys
+from callgate.agents.directories.publishing import prove
+from callgate.agents.fetching import FetchResponse
+from callgate.agents.keys import read_keys
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.cli import run
 from callgate.errors import Reason
@@ -84,7 +84,7 @@ def test_a_directory_is_signed_by_each_key_for_its_place_alone(agents):
     keys = {key.thumbprint: key for key in read_keys(out.encode(), "x").keys.values()}
     now = int(re.search(r"created=(\d+)", err)[1])
     for host, proven in (("agent.example", 2), ("evil.example", 0)):
-        answer = Answer(f"https://{host}{WELL_KNOWN}", out.encode(), headers)
+        answer = FetchResponse(f"https://{host}{WELL_KNOWN}", out.encode(), headers)
         assert len(prove(answer, keys, now, digest=True).proven) == proven
 
 
@@ -101,7 +101,7 @@ def test_the_directory_is_served_freshly_signed(here, agents):
             now = int(re.search(r"created=(\d+)", answer.headers["signature-input"])[1])
             # Whatever name it is asked by, it vouches for its own.
             for host, proven in (("agent.example", 1), ("evil.example", 0)):
-                found = prove(Answer(f"https://{host}{WELL_KNOWN}", answer.content, raw), keys, now, digest=True)
+                found = prove(FetchResponse(f"https://{host}{WELL_KNOWN}", answer.content, raw), keys, now, digest=True)
                 assert len(found.proven) == proven
             assert httpx2.get(address.removesuffix(WELL_KNOWN)).status_code == 404
         finally:

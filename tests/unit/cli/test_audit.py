@@ -6,7 +6,7 @@ import pytest
 from callgate.audit import Repeated
 from callgate.cli import run
 from callgate.cli.printing import show_when
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.auditing import START, decision, fill, open_log
 from support.enrolling import approve, enrol, service
 from support.table import rows
@@ -94,7 +94,7 @@ def record_approved(log, place, **more):
     async def approve_one():
         store = Store.open(place, busy_seconds=60)
         try:
-            approvals = service(SqlShelf(store))
+            approvals = service(SqlApprovals(store))
             made, key = await enrol(approvals, await approvals.ticket("alice", by="operator"), name="blue [b]key\u202e")
             verified = await approve(approvals, key, {"name": "x"})
             return made.credential, verified.facts

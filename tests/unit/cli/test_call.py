@@ -16,7 +16,7 @@ from callgate.cli import call
 from callgate.cli.call import find_target, harmless, read_arguments
 from callgate.protocol import CHALLENGE_CREATE
 from callgate.sdk import Done as Called
-from callgate.store import SqlShelf, Store
+from callgate.store import SqlApprovals, Store
 from support.ceremony import Person, read_records
 from support.enrolling import enrol, service
 from support.gateway import review_ahead
@@ -152,7 +152,7 @@ def test_a_tool_that_the_gate_has_gated_runs_after_the_ceremony_and_the_signatur
     person = Person()
     store = Store.open(f"sqlite:///{tmp_path / 'gate.db'}")
     try:
-        asyncio.run(enrol(service(SqlShelf(store)), ticket, person.software))
+        asyncio.run(enrol(service(SqlApprovals(store)), ticket, person.software))
     finally:
         store.close_sync()
     target = find_target("files", [], None)

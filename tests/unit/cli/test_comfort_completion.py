@@ -13,9 +13,8 @@ from callgate.cli import VERBS, run
 from callgate.cli.completion import FILES, candidates, script
 from callgate.errors import Reason
 from callgate.pinning.identity import http_identity
-from callgate.pinning.listing import Listing, Reader
-from callgate.pinning.settings import Settings
-from callgate.pinning.sighting import sighting
+from callgate.pinning.listing import EntryReader, ToolListing, observed
+from callgate.pinning.model import PinningSettings
 from callgate.store import SqlPins, Store
 from support.table import rows
 
@@ -65,10 +64,10 @@ async def _meet(store):
         ("mail", ["send"]),
     ):
         identity = http_identity(f"https://{server}.example/mcp", authenticated=None, reported=server)
-        reader = Reader(identity.server_id, Settings())
+        reader = EntryReader(identity.server_id, PinningSettings())
         entries = [json.dumps({"name": name, "inputSchema": {"type": "object"}}).encode() for name in tools]
-        listing = Listing(reader.read(entry) for entry in entries)
-        seen = sighting(identity, listing, 1, name=server, group="", target="")
+        listing = ToolListing(reader.read(entry) for entry in entries)
+        seen = observed(identity, listing, 1, name=server, group="", target="")
         await pins.saw(seen.server, seen.tools, whole=seen.whole)
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.approval.overview import fingerprint
 from callgate.canonical import canonical
 from callgate.cli.common import operator

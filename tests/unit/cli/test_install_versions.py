@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from callgate.pinning.commands import launched, with_version
+from callgate.pinning.identity.launch import launched, with_version
 from support.installed import Home
 from support.npm_registry import npm_registry
 from support.nursery import CALLGATE, run

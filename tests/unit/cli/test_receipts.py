@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from callgate.approval.memory import MemoryShelf
 from callgate.approval.overview import fingerprint
 from callgate.audit import Arguments, ArgumentsPolicy, receipt
 from callgate.cli import run
 from support.auditing import decision, open_log
 from support.enrolling import approve, enrol, service
+from support.memory import MemoryShelf
 
 ARGUMENTS = {"name": "shopping", "api_key": "hunter2"}
 PLAIN = {"name": "shopping", "count": 1.0}

@@ -2,10 +2,10 @@ import getpass
 
 import pytest
 
-from callgate.approval.memory import MemoryShelf
 from callgate.cli.serve import first_name, first_ticket, set_up
 from callgate.config import Config, load, parse
 from support.enrolling import enrol, service
+from support.memory import MemoryShelf
 from support.table import rows
 
 

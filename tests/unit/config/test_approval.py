@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.approval.persons import check_user_name
+from callgate.approval.people import check_user_name
 from callgate.config import load, parse
 from callgate.config.rules import user_name
 from callgate.errors import ConfigError, Refused

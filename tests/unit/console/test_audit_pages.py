@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from callgate.audit import Arguments, Repeated, receipt
-from callgate.audit.climbing import climb
-from callgate.audit.searching import Search, search
+from callgate.audit.proofs import climb
+from callgate.audit.reading import Search, search
 from callgate.audit.storage import Filter
 from callgate.console.pages import audit
 from callgate.errors import Refused
@@ -221,8 +221,8 @@ def found_in(rooms, wanted, **options):
 
 async def test_a_search_that_takes_long_stops_and_goes_on(other, monkeypatch):
     _, rooms = other
-    monkeypatch.setattr("callgate.audit.searching._STEP", 10)
-    monkeypatch.setattr("callgate.audit.searching._STEP_WITHIN", 10)
+    monkeypatch.setattr("callgate.audit.reading._STEP", 10)
+    monkeypatch.setattr("callgate.audit.reading._STEP_WITHIN", 10)
     rare = {3: "rare", 40: "rare"}
     write(rooms.log, [decision(number, tool=rare.get(number, "read")) for number in range(1, 101)])
     for wanted in (Search(Filter(tool="rare")), Search(Filter(tool="rare"), session=None, agent=None, approved=False)):
@@ -247,7 +247,7 @@ async def test_a_search_that_takes_long_stops_and_goes_on(other, monkeypatch):
 async def test_a_page_that_stopped_says_so(other, monkeypatch):
     _, rooms = other
     write(rooms.log, [decision(number) for number in range(1, 30)])
-    monkeypatch.setattr("callgate.audit.searching._STEP", 10)
+    monkeypatch.setattr("callgate.audit.reading._STEP", 10)
     monkeypatch.setattr("callgate.console.pages.audit.out_of_time", lambda: lambda: True)
     text = await ask(other, "/audit?tool=nothing")
     assert "Nothing was found so far." in words(text)

@@ -7,9 +7,9 @@ import pytest
 from callgate.console.cards import key_of
 from callgate.console.pages import events as page
 from callgate.console.pages.events import ChangeFeed
-from callgate.pinning.memory import MemoryPins
 from support.console import console_over, live_console
 from support.listening import listening_to
+from support.memory import MemoryPins
 from support.reviewing import NOTES_ID, approve, meet, pins_over, tool
 from support.table import rows
 

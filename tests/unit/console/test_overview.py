@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 
 from callgate.console.statistics import HEIGHT, HourlyCounts, chart, shares
-from callgate.store.approval_counts import asked_by_hour
+from callgate.store.approval import asked_by_hour
 from support.audited import HOSTILE, audited_console, now_of, story, write
 from support.auditing import decision, outcome
 

@@ -3,8 +3,8 @@
 import pytest
 
 from callgate.approval import Approvals
-from callgate.approval.memory import MemoryShelf
 from support.console import live_console
+from support.memory import MemoryShelf
 from support.table import rows
 
 
@@ -131,9 +131,9 @@ async def test_somebody_is_removed(console, log):
 
 async def test_whoever_comes_first_without_a_ticket_runs_nothing():
     """Where first use is allowed, an agent may be the first: it gets to approve, not to change what holds for others."""
-    from callgate.approval import Settings
+    from callgate.approval import ApprovalSettings
     from support.console import PARTY
 
-    approvals = Approvals(MemoryShelf(), PARTY, Settings(first_use=True))
+    approvals = Approvals(MemoryShelf(), PARTY, ApprovalSettings(first_use=True))
     await approvals.begin_enrolment(None, first_use="agent")
     assert (await approvals.user("agent")).role == "approver"

@@ -6,8 +6,8 @@ import re
 import pytest
 import pytest_asyncio
 
-from callgate.pinning.memory import MemoryPins
 from support.audited import audited_console, now_of, story, write
+from support.memory import MemoryPins
 from support.reviewing import approve, meet, pins_over, tool
 from support.table import rows
 

@@ -6,10 +6,10 @@ import re
 import pytest
 
 from callgate.console.flow import draw, fit
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.picture import STEPS
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, WARNING, furnish, hold, step, trust_over, value, walk
 from support.console import live_console
+from support.memory import MemoryTrust, witness
 from support.registry import requirement
 from support.table import rows
 
@@ -22,7 +22,7 @@ def shelf():
 @pytest.fixture
 async def console(shelf):
     await furnish(shelf)
-    trust = trust_over(shelf, witness=lambda *told: told)
+    trust = trust_over(shelf, witness=witness)
     async with live_console(trust=trust, reviewers=("anna",)) as running:
         yield running
 

@@ -9,9 +9,9 @@ import pytest
 
 from callgate.console.cards import key_of
 from callgate.console.pages.tools import SHEET_TOOLS
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.service import Choice
 from support.console import live_console
+from support.memory import MemoryPins
 from support.registry import requirement
 from support.reviewing import FILES_ID, NOTES_ID, SCHEMA, approve, meet, pins_over, tool
 from support.table import rows

@@ -4,11 +4,11 @@ import pytest
 
 from callgate.console.cards import key_of, seen_of
 from callgate.errors import StoreUnavailable
-from callgate.pinning.memory import MemoryPins
 from callgate.pinning.model import State
 from callgate.pinning.service import Choice
 from callgate.store import SqlPins, Store
 from support.console import live_console
+from support.memory import MemoryPins
 from support.registry import requirement
 from support.reviewing import FILES_ID, NOTES_ID, approve, meet, pins_over, tool
 from support.stores import write_ready

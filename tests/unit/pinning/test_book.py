@@ -2,9 +2,9 @@
 
 import msgspec
 
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.model import Pin
-from callgate.pinning.storage import Head, Sealed
+from callgate.pinning.storage import ChainHead, Sealed
 from support.registry import requirement
 from support.table import rows
 
@@ -17,12 +17,12 @@ def pin(tool, action="approve", **more):
 
 
 def chain(*pins, key=KEY):
-    rows, head = Book(lambda: [key]).link(pins)(None)
+    rows, head = DecisionChain(lambda: [key]).link(pins)(None)
     return list(rows), head
 
 
 def read(rows, head, keys=(KEY,)):
-    book = Book(lambda: list(keys))
+    book = DecisionChain(lambda: list(keys))
     book.read(head, rows)
     return book
 
@@ -59,7 +59,7 @@ def damage():
     yield "all gone", [], head
     yield "rows changed places", [rows[1], rows[0], rows[2]], head
     yield "rows renumbered", [msgspec.structs.replace(rows[1], seq=1), msgspec.structs.replace(rows[0], seq=2)], head
-    yield "the last row gone, and the head set back to it", rows[:2], Head(2, rows[1].mac, head.seal)
+    yield "the last row gone, and the head set back to it", rows[:2], ChainHead(2, rows[1].mac, head.seal)
     yield "the head's seal", rows, msgspec.structs.replace(head, seal=bytes(32))
     yield "the head gone", rows, None
     yield "no pin", [Sealed(1, b"\x80", rows[0].mac)], head

@@ -6,13 +6,11 @@ import msgspec
 
 from callgate.errors import Reason
 from callgate.gate import Call
-from callgate.pinning.book import Book
-from callgate.pinning.identity import http_identity
+from callgate.pinning.chain import DecisionChain
+from callgate.pinning.identity import ServerRef, http_identity
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Listing, Reader, read_page
-from callgate.pinning.model import TOOLSET_META, Pin
-from callgate.pinning.server import ServerRef
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ToolListing, read_page
+from callgate.pinning.model import TOOLSET_META, Pin, PinningSettings
 from callgate.pinning.stage import PinningCheck, answer
 from callgate.pinning.storage import Sealed
 from callgate.pinning.toolsets import Toolsets
@@ -61,7 +59,7 @@ class Sets:
 
 def pins(action):
     page = read_page(LIST)
-    reader = Reader(IDENTITY.server_id, Settings())
+    reader = EntryReader(IDENTITY.server_id, PinningSettings())
     return [
         Pin(
             action=action,
@@ -83,15 +81,15 @@ class Desk:
     """A check on one line, with everything that it goes by within reach."""
 
     def __init__(self):
-        self.book = Book(lambda: [bytes(32)])
+        self.book = DecisionChain(lambda: [bytes(32)])
         self.head = None
         self.decide("approve")
         self.now, self.stale = 0.0, False
         self.sets = Sets()
-        self.toolsets = Toolsets(self, Settings(), met=lambda _: None, clock=lambda: self.now)
+        self.toolsets = Toolsets(self, PinningSettings(), met=lambda _: None, clock=lambda: self.now)
         self.toolsets.sets = self.sets
         self.place = ServerRef("files", "", URL, lambda _reported: IDENTITY)
-        self.configure(Settings())
+        self.configure(PinningSettings())
         self.check = PinningCheck(
             self.toolsets,
             stale=lambda: self.stale,
@@ -132,7 +130,7 @@ def withdrawn(desk):
 
 
 def another_book(desk):
-    desk.book = Book(lambda: [bytes(32)])
+    desk.book = DecisionChain(lambda: [bytes(32)])
 
 
 def broken_in_place(desk):
@@ -239,7 +237,7 @@ async def test_a_list_that_comes_late_does_not_bring_back_a_line_that_is_over(en
     desk = await Desk().ready()
     call, other = desk.call(), desk.call()
     assert desk.check.at_once(call) is not None
-    desk.now = Settings().recheck_seconds + 1
+    desk.now = PinningSettings().recheck_seconds + 1
     other.context.line.meanwhile = lambda: ends(desk)
     await desk.toolsets.verify(other.context, {})
     for one in (call, other):
@@ -248,7 +246,7 @@ async def test_a_list_that_comes_late_does_not_bring_back_a_line_that_is_over(en
 
 async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
     desk = await Desk().ready()
-    desk.now = Settings().recheck_seconds + 1
+    desk.now = PinningSettings().recheck_seconds + 1
     assert desk.check.at_once(desk.call()) is None
     # What was let through before may leave: its list was young enough then.
     assert desk.check.pre_dispatch_check(desk.call()) is None
@@ -259,7 +257,7 @@ async def test_a_list_that_grew_old_and_a_server_without_a_place_take_longer():
 async def test_another_configuration_is_judged_by_at_once():
     desk = await Desk().ready()
     before = desk.toolsets.current(desk.call().context)
-    desk.configure(Settings(rollback="allow"))
+    desk.configure(PinningSettings(rollback="allow"))
     assert desk.toolsets.current(desk.call().context) is not before
 
 
@@ -288,9 +286,9 @@ async def test_the_record_says_the_same_however_the_call_was_let_through():
 
 def told(book, listed=LIST, identity=IDENTITY, held=None):
     """What the gateway's own tool says of `ls`, and how a call of it is refused."""
-    reader = Reader(identity.server_id, Settings())
-    listing = Listing(map(reader.read, read_page(listed).entries))
-    toolset = Toolset(identity, listing, book, Settings(), held)
+    reader = EntryReader(identity.server_id, PinningSettings())
+    listing = ToolListing(map(reader.read, read_page(listed).entries))
+    toolset = Toolset(identity, listing, book, PinningSettings(), held)
     said = answer("files", toolset, "here", modern=False)["content"][0]["text"]
     (line,) = [line for line in said.splitlines() if line.startswith("- ls: ")]
     standing = toolset.standing("ls")
@@ -299,7 +297,7 @@ def told(book, listed=LIST, identity=IDENTITY, held=None):
 
 def test_what_waits_is_told_in_the_words_of_the_refusal():
     newer = msgspec.structs.replace(IDENTITY, server_id=f"{IDENTITY.server_id} 2")
-    nothing, approved = Book(lambda: [bytes(32)]), Desk().book
+    nothing, approved = DecisionChain(lambda: [bytes(32)]), Desk().book
     assert told(nothing) == ("nobody has approved this tool yet", "Nobody has approved this tool yet.")
     line, refusal = told(approved, identity=newer)
     assert line == refusal

@@ -6,11 +6,9 @@ import random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from callgate.pinning.diffing import difference, schema_edits
-from callgate.pinning.listing import Reader
-from callgate.pinning.model import Pin
-from callgate.pinning.settings import Settings
-from callgate.pinning.words import Effort, pieces
+from callgate.pinning.listing import EntryReader
+from callgate.pinning.model import Pin, PinningSettings
+from callgate.pinning.review.differences import Effort, difference, pieces, schema_edits
 from support.meeting import entry, raw_of
 from support.registry import requirement
 from support.table import rows
@@ -286,7 +284,7 @@ def test_schemas_have_no_difference_only_if_they_are_equal(before, after):
 
 
 def compared(before, after):
-    reader = Reader("npm:x@1.0.0", Settings())
+    reader = EntryReader("npm:x@1.0.0", PinningSettings())
     listed = reader.read(raw_of(after))
     pin = Pin(
         action="approve",

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from callgate.pinning.disk import DISK
-from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
+from callgate.pinning.identity import DISK, http_identity, library_identity, reported_as, shown, stdio_identity
 from support.registry import requirement
 from support.table import rows
 

@@ -5,28 +5,28 @@ import json
 import msgspec
 import pytest
 
+from callgate.caching import BoundedCache
 from callgate.errors import Reason, UpstreamError
-from callgate.pinning.book import Book
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.judging import Toolset, judge
-from callgate.pinning.listing import Listing, Reader, bound, read_page
-from callgate.pinning.model import Identity, Pin, State
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ToolListing, bound, read_page
+from callgate.pinning.model import Pin, PinningSettings, ServerIdentity, State
 from support.registry import requirement
 from support.table import rows
 
-ONE = Identity("https://a/mcp as tls:a (a 1)", "https://a/mcp", "http")
-TWO = Identity("https://a/mcp as tls:a (a 2)", "https://a/mcp", "http")
-CHOSEN = Identity("npm:a@1", "npm:a", "stdio", chosen=True)
-USUAL = Settings()
+ONE = ServerIdentity("https://a/mcp as tls:a (a 1)", "https://a/mcp", "http")
+TWO = ServerIdentity("https://a/mcp as tls:a (a 2)", "https://a/mcp", "http")
+CHOSEN = ServerIdentity("npm:a@1", "npm:a", "stdio", chosen=True)
+USUAL = PinningSettings()
 ENTRY = {"name": "read", "description": "Reads a note.", "inputSchema": {"type": "object"}, "title": "Read"}
 
 
 def listed(entry=ENTRY, identity=ONE, settings=USUAL):
-    return Reader(identity.server_id, settings).read(json.dumps(entry).encode())
+    return EntryReader(identity.server_id, settings).read(json.dumps(entry).encode())
 
 
 def book(*pins):
-    made = Book(lambda: [b"k" * 32])
+    made = DecisionChain(lambda: [b"k" * 32])
     rows, head = made.link(pins)(None) if pins else ((), None)
     made.read(head, rows)
     return made
@@ -85,26 +85,26 @@ def test_a_server_that_goes_back_to_an_old_version_is_asked_for_again():
     decided = book(pin(ONE), pin(TWO))
     assert state(listed(identity=TWO), decided, TWO)[0] is State.APPROVED
     assert state(listed(), decided) == (State.RETIRED, Reason.TOOL_CHANGED)
-    assert state(listed(), decided, settings=Settings(rollback="allow")) == (State.APPROVED, None)
+    assert state(listed(), decided, settings=PinningSettings(rollback="allow")) == (State.APPROVED, None)
     assert state(listed(), book(pin(ONE), pin(TWO), pin(ONE))) == (State.APPROVED, None)
 
 
 def test_two_servers_that_one_program_makes_do_not_retire_each_other():
-    one, other = (Identity(f"python file:/s.py#sha256:1 ({n})", "python file:/s.py", "stdio") for n in "ab")
+    one, other = (ServerIdentity(f"python file:/s.py#sha256:1 ({n})", "python file:/s.py", "stdio") for n in "ab")
     decided = book(pin(one, server="x"), pin(other, server="y"))
     assert state(listed(identity=one), decided, one) == (State.APPROVED, None)
     assert state(listed(identity=other), decided, other) == (State.APPROVED, None)
 
 
 def test_a_version_that_the_operator_chooses_may_go_back():
-    newer = Identity("npm:a@2", "npm:a", "stdio", chosen=True)
+    newer = ServerIdentity("npm:a@2", "npm:a", "stdio", chosen=True)
     assert state(listed(identity=CHOSEN), book(pin(CHOSEN), pin(newer)), CHOSEN) == (State.APPROVED, None)
 
 
 def test_a_change_beside_the_approval_is_flagged_or_blocked():
     other = listed({**ENTRY, "title": "Read a note"})
     assert state(other, book(pin())) == (State.APPROVED, None)
-    assert state(other, book(pin()), settings=Settings(beside="block")) == (State.CHANGED, Reason.TOOL_CHANGED)
+    assert state(other, book(pin()), settings=PinningSettings(beside="block")) == (State.CHANGED, Reason.TOOL_CHANGED)
 
 
 def test_a_change_beside_the_approval_that_gives_orders_is_a_change():
@@ -132,12 +132,12 @@ def test_the_gateways_own_name_is_nobody_elses():
 @requirement("TP-044", "TP-045")
 def test_a_definition_beyond_its_bounds_gets_no_hash(monkeypatch):
     raw = json.dumps(ENTRY).encode()
-    exact = Reader("s", Settings(tool_bytes=len(raw))).read(raw)
+    exact = EntryReader("s", PinningSettings(tool_bytes=len(raw))).read(raw)
     assert exact.approval_hash
     monkeypatch.setattr("callgate.pinning.listing.approval_hash", lambda *_: pytest.fail("hashed"))
-    too_long = Reader("s", Settings(tool_bytes=len(raw) - 1)).read(raw)
+    too_long = EntryReader("s", PinningSettings(tool_bytes=len(raw) - 1)).read(raw)
     assert (too_long.name, too_long.approval_hash, too_long.raw) == ("read", "", b"")
-    costly = Reader("s", Settings(tool_tokens=8)).read(raw)
+    costly = EntryReader("s", PinningSettings(tool_tokens=8)).read(raw)
     assert costly.approval_hash == ""
     assert "tokens" in costly.problem
 
@@ -146,16 +146,16 @@ def test_a_definition_beyond_its_bounds_gets_no_hash(monkeypatch):
 def test_a_list_beyond_its_bounds_is_not_used_at_all():
     tools = [listed({**ENTRY, "name": f"t{number}"}) for number in range(5)]
     assert bound(tools, USUAL) == ""
-    for settings in (Settings(list_tools=4), Settings(list_bytes=300), Settings(list_tokens=20)):
+    for settings in (PinningSettings(list_tools=4), PinningSettings(list_bytes=300), PinningSettings(list_tokens=20)):
         problem = bound(tools, settings)
         assert problem
-        toolset = Toolset(ONE, Listing(tools, problem=problem), book(pin()), settings)
+        toolset = Toolset(ONE, ToolListing(tools, problem=problem), book(pin()), settings)
         assert toolset.standing("t0").reason is Reason.TOOLSET_TOO_LARGE
 
 
 @requirement("TP-057")
 def test_the_version_of_a_toolset_moves_with_what_may_be_called():
-    listing = Listing([listed(), listed({**ENTRY, "name": "write"})])
+    listing = ToolListing([listed(), listed({**ENTRY, "name": "write"})])
     none = Toolset(ONE, listing, book(), USUAL)
     one = Toolset(ONE, listing, book(pin()), USUAL)
     both = Toolset(ONE, listing, book(pin(), pin(entry={**ENTRY, "name": "write"})), USUAL)
@@ -163,17 +163,17 @@ def test_the_version_of_a_toolset_moves_with_what_may_be_called():
     assert len({none.version, one.version, both.version}) == 3
     assert held.version == none.version
     assert held.standing("read").reason is Reason.SET_NOT_REVIEWED
-    assert one.version == Toolset(ONE, Listing(reversed(list(listing.tools.values()))), book(pin()), USUAL).version
+    assert one.version == Toolset(ONE, ToolListing(reversed(list(listing.tools.values()))), book(pin()), USUAL).version
     assert (one.pending, both.pending, none.pending) == (("write",), (), ("read", "write"))
 
 
 def test_two_tools_of_one_name_are_nobodys():
-    listing = Listing([listed(), listed({**ENTRY, "description": "Another."})])
+    listing = ToolListing([listed(), listed({**ENTRY, "description": "Another."})])
     assert Toolset(ONE, listing, book(pin()), USUAL).standing("read").state is State.UNFIT
 
 
 def test_the_same_entry_twice_is_one():
-    assert Toolset(ONE, Listing([listed(), listed()]), book(pin()), USUAL).standing("read").open
+    assert Toolset(ONE, ToolListing([listed(), listed()]), book(pin()), USUAL).standing("read").open
 
 
 def test_a_page_gives_each_entry_as_the_bytes_it_came_as():
@@ -210,9 +210,9 @@ def test_what_is_no_list_is_none(reply):
 
 def test_an_entry_that_was_read_before_is_not_read_again():
     tool = listed()
-    again = Reader(ONE.server_id, USUAL, {tool.raw: tool}).read(tool.raw)
+    again = EntryReader(ONE.server_id, USUAL, {tool.raw: tool}).read(tool.raw)
     assert again is tool
-    assert msgspec.structs.asdict(Reader(ONE.server_id, USUAL).read(tool.raw)) == msgspec.structs.asdict(tool)
+    assert msgspec.structs.asdict(EntryReader(ONE.server_id, USUAL).read(tool.raw)) == msgspec.structs.asdict(tool)
 
 
 def counted(monkeypatch):
@@ -220,7 +220,7 @@ def counted(monkeypatch):
     from callgate import inspection
     from callgate.pinning import judging
 
-    monkeypatch.setattr(judging, "_found", {})
+    monkeypatch.setattr(judging, "_found", BoundedCache(100))
     made, real = [], inspection.inspect
 
     def inspect(tool, *more):
@@ -250,7 +250,7 @@ def test_what_is_remembered_of_inspections_is_bounded(monkeypatch):
     from callgate.pinning import judging
 
     decided, made = book(pin()), counted(monkeypatch)
-    monkeypatch.setattr(judging, "_FOUND", 8)
+    monkeypatch.setattr(judging, "_found", BoundedCache(8))
     for number in range(30):
         assert state(listed({**ENTRY, "title": f"Read {number}"}), decided) == (State.APPROVED, None)
     assert len(made) == 30
@@ -284,7 +284,7 @@ def test_an_override_of_an_earlier_version_is_for_the_places_that_its_entry_has(
     # Overruled was another rule than the one that the entry has there.
     other = book(pin(entry=entry, overrides=("unicode.tag-block",)))
     assert state(listed({**entry, "title": f"{title} 2"}), other) == (State.CHANGED, Reason.TOOL_CHANGED)
-    monkeypatch.setattr(judging, "_FOUND", 2)
+    monkeypatch.setattr(judging, "_overruled", BoundedCache(2))
     for number in range(9):
         kept = {**entry, "icons": [number]}
         decided = book(pin(entry=kept, overrides=("instructions.override",)))

@@ -4,9 +4,9 @@ import pytest
 
 from callgate import inspection
 from callgate.inspection import InspectionContext, ToolDefinition, inspect
-from callgate.pinning import combined, looking
-from callgate.pinning.looking import Looking
-from callgate.pinning.model import Listed
+from callgate.pinning.model import ListedTool
+from callgate.pinning.review import neighbours, sets
+from callgate.pinning.review.neighbours import InspectionCache
 from support.meeting import Meeting, entry, raw_of
 
 NAMES = [f"list_{number:03d}" for number in range(80)]
@@ -27,22 +27,22 @@ def inspected(monkeypatch):
 
 
 def test_the_findings_that_are_kept_are_counted(monkeypatch):
-    monkeypatch.setattr(looking, "_KEPT_FINDINGS", 120)
-    memory = Looking()
+    monkeypatch.setattr(neighbours, "_KEPT_FINDINGS", 120)
+    memory = InspectionCache()
     for number in range(10):
         tool = entry("fact", f"{TEXT} {number}")
-        found = memory.findings(Listed("fact", raw_of(tool), tool), "evil", {"notes": frozenset(NAMES)}, None, 1.0)
-        kept = sum(map(len, memory._findings.values()))
-        assert len(found) <= kept == memory._findings_kept <= 120
+        found = memory.findings(ListedTool("fact", raw_of(tool), tool), "evil", {"notes": frozenset(NAMES)}, None, 1.0)
+        kept = sum(map(len, memory._findings._values.values()))
+        assert len(found) <= kept <= 120
 
 
 def test_an_inspection_tells_of_as_many_as_is_counted_on():
-    sure = combined._SURE_OF_A_SERVER
+    sure = sets._SURE_OF_A_SERVER
     for name, names in (("fact", NAMES[:sure]), ("send_email", [f"send_emai{chr(97 + at)}" for at in range(sure)])):
         tool = ToolDefinition.of(entry(name, f"Use {', '.join(names)}."))
         found = inspect(tool, InspectionContext(server="evil", others={"notes": frozenset(names)}))
         assert {one.tool for one in found if one.server} >= set(names) - {name}
-    odd = [f"list it {number:03d}" for number in range(combined._SURE_IN_ALL)]
+    odd = [f"list it {number:03d}" for number in range(sets._SURE_IN_ALL)]
     others = {f"notes{at}": frozenset(odd[at::10]) for at in range(10)}
     found = inspect(
         ToolDefinition.of(entry("fact", f"Use {', '.join(odd)}.")), InspectionContext(server="evil", others=others)

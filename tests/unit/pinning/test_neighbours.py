@@ -4,16 +4,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from callgate.inspection import InspectionContext, ToolDefinition, all_rules, inspect
-from callgate.pinning.combined import Present
-from callgate.pinning.model import Listed, ServerSeen, ToolSeen
-from callgate.pinning.neighbours import _SEARCHED, Neighbours
+from callgate.pinning.model import ListedTool, ServerSeen, ToolSeen
+from callgate.pinning.review.neighbours import _SEARCHED, NameIndex
+from callgate.pinning.review.sets import PresentServer
 from support.meeting import entry, raw_of
 from support.table import rows
 
 
 def server(name, tools, lineage=None):
     seen = ServerSeen(server_id=f"{name}@1", lineage=lineage or name, name=name, kind="stdio")
-    return Present(
+    return PresentServer(
         seen, "", tuple(ToolSeen(server_id=seen.server_id, tool=one, approval_hash="", raw=b"") for one in tools)
     )
 
@@ -21,7 +21,7 @@ def server(name, tools, lineage=None):
 def touched(tool, others, own="own"):
     one = server(own, [tool["name"]])
     members = [one, *(server(name, tools) for name, tools in others.items())]
-    return Neighbours(members).of(one, Listed(tool["name"], raw_of(tool), tool))
+    return NameIndex(members).of(one, ListedTool(tool["name"], raw_of(tool), tool))
 
 
 CASES = [
@@ -75,19 +75,19 @@ def test_long_names_are_compared_too():
 
 def test_a_server_is_no_neighbour_of_itself_or_of_its_other_versions():
     one = server("mail", ["send_email"])
-    newer = Present(
+    newer = PresentServer(
         ServerSeen(server_id="mail@2", lineage="mail", name="mail", kind="stdio"),
         "",
         (ToolSeen(server_id="mail@2", tool="send_email", approval_hash="", raw=b""),),
     )
     namesake = server("mail", ["send_email"], lineage="stranger")
     tool = entry("send_email")
-    listed = Listed("send_email", raw_of(tool), tool)
-    assert Neighbours([one, newer]).of(one, listed) == {}
-    stranger = Present(
+    listed = ListedTool("send_email", raw_of(tool), tool)
+    assert NameIndex([one, newer]).of(one, listed) == {}
+    stranger = PresentServer(
         ServerSeen(server_id="stranger@1", lineage="stranger", name="mail", kind="stdio"), "", namesake.tools
     )
-    assert Neighbours([one, stranger]).of(one, listed) == {"stranger@1": frozenset({"send_email"})}
+    assert NameIndex([one, stranger]).of(one, listed) == {"stranger@1": frozenset({"send_email"})}
 
 
 @rows(
@@ -120,13 +120,13 @@ ALIKE = [f"aaaaa {number:04d} b" for number in range(300)]
 
 def test_names_that_begin_alike_are_not_each_searched_for():
     text = Searched("aaaaa 9" * 1_400)
-    assert list(Neighbours([server("evil", ALIKE)])._odd_in(text)) == []
+    assert list(NameIndex([server("evil", ALIKE)])._odd_in(text)) == []
     assert getattr(text, "times", 0) == 0
 
 
 def test_of_a_text_with_pieces_of_many_names_some_are_searched_for_and_the_others_count_as_found():
     text = Searched(" ".join(f"x {number:04d} b" for number in range(300)) + " " + ALIKE[7] + " " + ALIKE[299])
-    found = set(Neighbours([server("evil", ALIKE)])._odd_in(text))
+    found = set(NameIndex([server("evil", ALIKE)])._odd_in(text))
     assert {ALIKE[7], ALIKE[299]} <= found
     assert text.times == _SEARCHED
     # Among those that were searched for, only what is there is found.

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from callgate.errors import Reason, Refused
@@ -263,7 +264,7 @@ async def test_nothing_is_decided_on_a_chain_that_does_not_hold(room):
     await room.approve("mail", "read")
     await room.approve("mail", "write")
     head, rows = await room.shelf.since(0)
-    room.shelf._chain[0] = type(rows[0])(1, rows[0].body.replace(b"ann", b"eve"), rows[0].mac)
+    room.shelf.execute("UPDATE pin SET body = ? WHERE seq = 1", rows[0].body.replace(b"ann", b"eve"))
     fresh = room.service()
     refused = await refusal(
         fresh.decide([Choice("withdraw", (await room.view("mail", "read")).server_id, "read")], by="eve")
@@ -276,7 +277,7 @@ async def test_nothing_is_decided_on_a_chain_that_does_not_hold(room):
     assert not room.pins.book.broken
     await room.pins.reread()
     assert room.pins.book.broken
-    room.shelf._chain[0] = rows[0]
+    room.shelf.execute("UPDATE pin SET body = ? WHERE seq = 1", rows[0].body)
     await room.pins.reread()
     assert not room.pins.book.broken
     assert head.seq == room.pins.book.version == 2
@@ -287,34 +288,29 @@ async def test_an_old_state_of_the_store_is_not_sealed_again(room):
     """Put back to how it was once, in the moment of the next decision."""
     await room.meet("mail", entry("read"), entry("write"))
     await room.approve("mail", "read")
-    old_head, old_chain = room.shelf._head, list(room.shelf._chain)
+    ((_, _, old_mac, old_seal),) = old_head = room.shelf.rows("pin_head")
     who = (await room.view("mail", "read")).server_id
     await room.pins.decide([Choice("block", who, "read", note="no")], by="ann")
     view = await room.view("mail", "write")
     decide = room.shelf.decide
 
     async def late(wanted, link, witnesses=()):
-        room.shelf._head, room.shelf._chain = old_head, old_chain
+        room.shelf.execute("DELETE FROM pin WHERE seq > 1")
+        room.shelf.execute("UPDATE pin_head SET seq = 1, mac = ?, seal = ?", old_mac, old_seal)
         await decide(wanted, link, witnesses)
 
     room.shelf.decide = late
     refused = await refusal(room.pins.decide([Choice("approve", who, "write", view.approval_hash)], by="ann"))
     assert refused.reason is Reason.PIN_TAMPERED
-    assert room.shelf._head == old_head
+    assert room.shelf.rows("pin_head") == old_head
 
 
 async def test_a_stored_text_that_is_not_the_one_that_was_hashed_cannot_be_approved(room):
     """Whoever can write to the store shows the reviewer another text than the one that is to be approved."""
     who, _ = await room.meet("mail", entry("read", POISON))
     (seen,) = await room.shelf.tools(who.server_id)
-    shown = type(seen)(
-        server_id=seen.server_id,
-        tool="read",
-        approval_hash=seen.approval_hash,
-        raw=raw_of(entry("read", "Harmless.")),
-        beside=seen.beside,
-    )
-    room.shelf._texts[who.server_id]["read"] = [shown]
+    shown = msgspec.structs.replace(seen, raw=raw_of(entry("read", "Harmless.")))
+    room.shelf.execute("UPDATE tool_text SET body = ?", msgspec.msgpack.encode(shown))
     view = await room.view("mail", "read")
     assert view.state is State.UNFIT
     assert not view.approval_hash

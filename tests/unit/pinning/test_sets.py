@@ -3,7 +3,7 @@
 import pytest
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.sets import Member, by_group, set_version
+from callgate.pinning.review.sets import SetMember, by_group, set_version
 from support.meeting import Meeting, entry
 from support.registry import requirement
 
@@ -160,8 +160,8 @@ async def test_in_two_processes_the_same_set_has_the_same_version(room):
 
 
 def test_the_version_is_that_of_the_members_in_any_order():
-    members = [Member("a", "", "a1", "a"), Member("b", "", "b1", "b")]
+    members = [SetMember("a", "", "a1", "a"), SetMember("b", "", "b1", "b")]
     assert set_version(members, {}) == set_version(members[::-1], {})
     assert set_version(members, {}) != set_version(members[:1], {})
     assert set_version(members, {"a1": "x"}) != set_version(members, {"a1": "y"})
-    assert list(by_group([*members, Member("c", "g", "c1", "c")])) == ["", "g"]
+    assert list(by_group([*members, SetMember("c", "g", "c1", "c")])) == ["", "g"]

@@ -1,12 +1,12 @@
 """What a gateway remembers of lines is bounded, and callers are told apart by what the server can tell them apart by."""
 
-from callgate.pinning.listing import Listing
+from callgate.pinning.listing import ToolListing
 from callgate.pinning.toolsets import ToolList, ToolLists, caller, is_shared
 
 
 def holding(size):
     line = ToolList()
-    line.listing = Listing(())
+    line.listing = ToolListing(())
     line.listing.arrays = (b"x" * size,)
     return line
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from callgate.prompts.origin import Said, Sender, client_of, refusal
+from callgate.prompts.origin import HookClaims, Sender, client_of, refusal
 from callgate.prompts.processes import Process, _parse, chain, snapshot, variables
 from support.table import rows
 
@@ -56,7 +56,7 @@ def told(sender, gateway, said=None, marked=(), folder="/projects/app", processe
     look = processes.get
     client = client_of(look, gateway, Path(folder))
     whole = Sender(chain(look, sender), gateways, look, lambda pid: dict(marked).get(pid, ()))
-    return refusal(whole, client, said or Said())
+    return refusal(whole, client, said or HookClaims())
 
 
 @rows(
@@ -90,18 +90,18 @@ def test_where_a_sender_stands(sender, gateway, why):
     ("sender", "gateway", "said", "marked", "why"),
     [
         # The editor's own process runs the hooks of all windows: the folder says which.
-        (28, 22, Said(["/projects/app"]), {}, ""),
-        (28, 22, Said(["/projects"]), {}, ""),
-        (28, 22, Said(["/projects/other"]), {}, "another window"),
-        (28, 22, Said(["/", "projects/app"]), {}, "another window"),
+        (28, 22, HookClaims(["/projects/app"]), {}, ""),
+        (28, 22, HookClaims(["/projects"]), {}, ""),
+        (28, 22, HookClaims(["/projects/other"]), {}, "another window"),
+        (28, 22, HookClaims(["/", "projects/app"]), {}, "another window"),
         # A terminal of the editor, where its agent runs commands.
-        (52, 22, Said(["/projects/app"]), {}, "it comes from another terminal"),
-        (31, 11, Said(), {31: ["CLAUDECODE"]}, "a command that an agent runs"),
-        (31, 11, Said(), {30: ["GEMINI_CLI"]}, "a command that an agent runs"),
-        (31, 11, Said(), {10: ["CLAUDE_CODE_CHILD_SESSION"]}, "an agent started the client"),
-        (31, 11, Said(), {31: ["CLAUDE_CODE_CHILD_SESSION"]}, ""),
-        (31, 11, Said(program=True), {}, ""),
-        (26, 22, Said(program=True), {}, "a program wrote it"),
+        (52, 22, HookClaims(["/projects/app"]), {}, "it comes from another terminal"),
+        (31, 11, HookClaims(), {31: ["CLAUDECODE"]}, "a command that an agent runs"),
+        (31, 11, HookClaims(), {30: ["GEMINI_CLI"]}, "a command that an agent runs"),
+        (31, 11, HookClaims(), {10: ["CLAUDE_CODE_CHILD_SESSION"]}, "an agent started the client"),
+        (31, 11, HookClaims(), {31: ["CLAUDE_CODE_CHILD_SESSION"]}, ""),
+        (31, 11, HookClaims(program=True), {}, ""),
+        (26, 22, HookClaims(program=True), {}, "a program wrote it"),
     ],
 )
 def test_what_else_is_known(sender, gateway, said, marked, why):
@@ -113,7 +113,7 @@ def test_the_number_of_a_client_that_is_gone_is_nobodys():
     client = client_of(PROCESSES.get, 11, Path("/projects"))
     later = PROCESSES | {10: PROCESSES[10]._replace(started="9")}
     whole = Sender(chain(later.get, 31), {11}, later.get, lambda _: ())
-    assert refusal(whole, client, Said()) == "another client sent it"
+    assert refusal(whole, client, HookClaims()) == "another client sent it"
 
 
 def test_the_first_process_gets_every_orphan():

@@ -10,7 +10,7 @@ import cbor2
 from fido2.ctap import STATUS, CtapDevice
 from fido2.hid import CAPABILITY
 
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.sdk.authenticators.software import SoftwareAuthenticator, _sign
 
 MAKE_CREDENTIAL, GET_ASSERTION, GET_INFO = 0x01, 0x02, 0x04

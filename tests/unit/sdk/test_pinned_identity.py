@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 
 from callgate.errors import ConfigError
 from callgate.pinning.identity import http_identity, library_identity, stdio_identity
-from callgate.pinning.settings import Settings
+from callgate.pinning.model import PinningSettings
 from callgate.sdk.pinned import PinnedClient, resolve_server
 from support.table import rows
 
@@ -88,7 +88,7 @@ def test_a_transport_of_ones_own_says_nothing_of_its_server():
 @rows("mode", ["observe", "off"])
 def test_there_is_no_pinned_client_that_does_not_enforce(tmp_path, mode):
     with pytest.raises(ConfigError, match="enforces its pins"):
-        PinnedClient(Client(URL), pins=tmp_path / "pins.db", settings=Settings(mode=mode))
+        PinnedClient(Client(URL), pins=tmp_path / "pins.db", settings=PinningSettings(mode=mode))
 
 
 async def test_an_open_client_is_refused(tmp_path):

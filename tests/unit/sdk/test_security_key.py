@@ -99,7 +99,7 @@ async def test_another_origin_can_be_given():
     await enrol(device, "gate.example")
     _, prompt = approval("gate.example")
     answer = await key_of(device, origin="https://sign.gate.example").get(prompt)
-    from callgate.approval.encoding import from_base64url
+    from callgate.approval.action import from_base64url
 
     assert json.loads(from_base64url(answer["response"]["clientDataJSON"]))["origin"] == "https://sign.gate.example"
     with pytest.raises(NoPasskey):

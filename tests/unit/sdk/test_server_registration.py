@@ -10,12 +10,12 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
 from callgate import VerifiedApproval
-from callgate.approval import Settings
-from callgate.approval.memory import MemoryShelf
+from callgate.approval import ApprovalSettings
 from callgate.errors import ConfigError, Refused
 from callgate.protocol import META
 from callgate.sdk.server.store import how_to_enrol
 from support.approval_server import Runs, low_level
+from support.memory import MemoryShelf
 from support.registry import requirement
 from support.table import rows
 
@@ -95,7 +95,7 @@ def test_first_use_has_to_know_whose(approval):
     with pytest.raises(ConfigError, match="whose first passkey"):
         VerifiedApproval(store=MemoryShelf(), first_use=True)
     assert VerifiedApproval(store=MemoryShelf(), first_use=True, user="alice")._settings.first_use is True
-    assert VerifiedApproval(store=MemoryShelf(), settings=Settings(first_use=True))._settings.first_use is True
+    assert VerifiedApproval(store=MemoryShelf(), settings=ApprovalSettings(first_use=True))._settings.first_use is True
 
 
 class TestDefaults:

@@ -15,7 +15,7 @@ from webauthn.helpers.cose import COSEAlgorithmIdentifier
 from webauthn.helpers.exceptions import WebAuthnException
 from webauthn.helpers.structs import PublicKeyCredentialDescriptor
 
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.sdk.authenticators import NoPasskey
 from callgate.sdk.authenticators.software import ALGORITHMS, SoftwareAuthenticator
 from support.table import rows

@@ -5,9 +5,9 @@ from mcp_types import CallToolResult, TextContent
 from callgate.errors import Refused
 from callgate.sdk.trust import TrustTracker
 from callgate.sdk.trust.results import ReadResult, without_secrets
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Annotations
 from callgate.trust.policy import Policy
+from support.memory import MemoryTrust
 from support.remembering import WORDS, label, reading
 from support.table import rows
 

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 import callgate
-from callgate.agents.keys import Key
+from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
 from callgate.errors import ConfigError
 from callgate.sdk import sign
@@ -132,7 +132,7 @@ async def test_any_other_client_gets_the_headers(key):
     assert list(made) == ["Content-Digest", "Signature-Agent", "Signature-Input", "Signature"]
     pairs = tuple((name.lower().encode(), value.encode()) for name, value in made.items())
     request = sign.request_of("POST", "https://gate.example/mcp", b"x", pairs)
-    verified = await verify(request, keys=[Key.read(key.jwk, DIRECTORY)], now=now)
+    verified = await verify(request, keys=[PublicKey.read(key.jwk, DIRECTORY)], now=now)
     assert verified.digest_verified
     with pytest.raises(ConfigError):
         sign.signed_headers(signer, "GET", "gate.example/mcp")

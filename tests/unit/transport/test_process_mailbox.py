@@ -3,13 +3,13 @@
 import pytest
 
 from callgate.errors import Reason, Refused
-from callgate.jsonrpc import Kind, Message
+from callgate.jsonrpc import Message, MessageKind
 from callgate.pipeline.stage import Admitted
 from callgate.transport.upstream.process import Mailbox
 
 
 def box(most_bytes: int) -> Mailbox:
-    return Mailbox(Admitted(Message(Kind.REQUEST, b"", "tools/call", 1)), most_bytes)
+    return Mailbox(Admitted(Message(MessageKind.REQUEST, b"", "tools/call", 1)), most_bytes)
 
 
 async def test_a_few_large_messages_fill_it():

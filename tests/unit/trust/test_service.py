@@ -3,13 +3,14 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from callgate.errors import Reason, Refused, Spent
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import SessionLabel
 from callgate.trust.quarantine import Seals
 from callgate.trust.service import TEXT_CHARS, TrustService
 from support.agent_sessions import HANDLE, KEY, OTHER, POISON, SEALS, furnish, hold, story, trust_over, walk
+from support.memory import MemoryTrust, witness
 from support.registry import requirement
 from support.table import rows
 
@@ -23,10 +24,6 @@ async def furnished():
     made = MemoryTrust()
     await furnish(made)
     return made
-
-
-def witness(action, by, detail):
-    return action, by, detail
 
 
 async def refused(work):
@@ -134,16 +131,13 @@ async def test_a_huge_reply_is_shown_in_part_and_the_rest_is_counted(shelf):
 
 
 @rows("raw", [b"", b"\xff\xfe", b"[1]", b'{"result":7}', b'{"error":{"message":"x"}}', b"[" * 5_000])
-async def test_a_reply_of_any_shape_can_be_read(shelf, raw):
+async def test_a_reply_of_any_shape_can_be_read(raw):
+    shelf = await furnished()
     held = await shelf.held(HANDLE)
-    shelf._held[OTHER] = (type(held)(**{**_members(held), "handle": OTHER, "sealed": SEALS.seal(raw, OTHER)}), 1 << 60)
+    await shelf.hold(replace(held, handle=OTHER, sealed=SEALS.seal(raw, OTHER)), 1 << 60)
     view = await trust_over(shelf).show(OTHER)
     assert view.texts == ()
     assert view.raw == raw.decode("utf-8", "replace")
-
-
-def _members(struct):
-    return {name: getattr(struct, name) for name in struct.__struct_fields__}
 
 
 async def test_the_view_is_of_the_newest_steps(shelf):

@@ -1,29 +1,45 @@
 """Directories: where keys of agents come from, and which agent a key belongs to."""
 
-from callgate.agents.directories.addresses import INLINE, SELF, STATIC, directory_url
 from callgate.agents.directories.documents import Times
-from callgate.agents.directories.explaining import DirectoryShown, Explained, KeyShown, Refreshed, Step
-from callgate.agents.directories.listing import AgentDirectory, Composed, Identity, Roster, StaticDirectory
-from callgate.agents.directories.looking import Directories
-from callgate.agents.directories.sources import Discovery, Sources
+from callgate.agents.directories.listing import (
+    INLINE,
+    SELF,
+    STATIC,
+    AgentDirectory,
+    AgentIdentity,
+    Composed,
+    Roster,
+    StaticDirectory,
+    directory_url,
+)
+from callgate.agents.directories.lookup import (
+    Directories,
+    DirectoryShown,
+    Discovery,
+    Explained,
+    KeyShown,
+    LookupStep,
+    Refreshed,
+    Sources,
+)
 
 __all__ = [
     "INLINE",
     "SELF",
     "STATIC",
     "AgentDirectory",
+    "AgentIdentity",
     "Composed",
     "Directories",
     "DirectoryShown",
     "Discovery",
     "Explained",
-    "Identity",
     "KeyShown",
+    "LookupStep",
     "Refreshed",
     "Roster",
     "Sources",
     "StaticDirectory",
-    "Step",
     "Times",
     "directory_url",
 ]

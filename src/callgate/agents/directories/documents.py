@@ -1,6 +1,6 @@
 """Fetched documents, kept: which copy is believed, and when it is fetched again.
 
-All processes share what one of them fetched, through the shelf. A fetch that fails takes nothing away (WB-012), a flush
+All processes share what one of them fetched, through the store. A fetch that fails takes nothing away (WB-012), a flush
 takes everything away at once (WB-091), and in between a copy is never older than five minutes while its publisher
 answers. However many requests wait for a document, it is fetched once.
 """
@@ -10,16 +10,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from callgate.agents.fetching import Answer, Fetcher
-from callgate.agents.jwks import BadKeys
-from callgate.agents.reaching import FetchFailed
-from callgate.agents.storage import AgentShelf, Fetched
+from callgate.agents import storage
+from callgate.agents.fetching import Fetcher, FetchFailed, FetchResponse
+from callgate.agents.keys import BadKeys
+from callgate.agents.storage import DirectoryStore, Fetched, Listed
 from callgate.errors import ConfigError, Refused
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class Times(msgspec.Struct, frozen=True):
             raise ConfigError("directories: negative has to be above 0 and at most 300 s, miss above 0")
 
 
-class Held(NamedTuple, Generic[T]):
+class CachedDocument(NamedTuple, Generic[T]):
     """A document in memory, as it is used and as it is kept."""
 
     value: T
@@ -65,10 +65,10 @@ class Failure(NamedTuple):
     text: str
 
 
-class Kind(NamedTuple, Generic[T]):
+class DocumentKind(NamedTuple, Generic[T]):
     """What a document is: what of an answer is kept, and what that means. Both raise `BadKeys` or `Refused`."""
 
-    keep: Callable[[Answer], bytes]
+    keep: Callable[[FetchResponse], bytes]
     read: Callable[[str, bytes], T]
 
 
@@ -77,9 +77,9 @@ class Documents(Generic[T]):
 
     def __init__(
         self,
-        kind: Kind[T],
+        kind: DocumentKind[T],
         fetcher: Fetcher,
-        shelf: AgentShelf,
+        shelf: DirectoryStore,
         clock: Callable[[], float],
         times: Times,
         *,
@@ -89,7 +89,7 @@ class Documents(Generic[T]):
         self._kind = kind
         self._fetcher = fetcher
         self._known_fetcher = fetcher.apart()
-        self._shelf = shelf
+        self._repository = shelf
         self._clock = clock
         self._times = times
         self._most = most
@@ -98,12 +98,12 @@ class Documents(Generic[T]):
         self._known_at_once = asyncio.Semaphore(at_once)
         self._at_once = asyncio.Semaphore(at_once)
         self._queue = 2 * at_once
-        self._held: OrderedDict[str, Held[T]] = OrderedDict()
+        self._held: OrderedDict[str, CachedDocument[T]] = OrderedDict()
         # Bytes of what is held.
         self.size = 0
         self._failed: OrderedDict[str, Failure] = OrderedDict()
-        self._under_way: dict[str, asyncio.Task[Held[T] | None]] = {}
-        self._all: set[asyncio.Task[Held[T] | None]] = set()
+        self._under_way: dict[str, asyncio.Task[CachedDocument[T] | None]] = {}
+        self._all: set[asyncio.Task[CachedDocument[T] | None]] = set()
         self._epoch = 0
 
     async def get(self, url: str, wanted: Callable[[T], bool] | None = None) -> T | None:
@@ -132,7 +132,7 @@ class Documents(Generic[T]):
             return held.value
         return (await self._renewed(url) or held).value
 
-    async def renew(self, url: str) -> Held[T] | None:
+    async def renew(self, url: str) -> CachedDocument[T] | None:
         """Fetch it now, whatever is held; None where that failed, and `failure` says why."""
         self._failed.pop(url, None)
         self._let_go(url)
@@ -140,7 +140,7 @@ class Documents(Generic[T]):
         held = None if task is None else await asyncio.shield(task)
         return None if url in self._failed else held
 
-    async def held(self, url: str) -> Held[T] | None:
+    async def held(self, url: str) -> CachedDocument[T] | None:
         """What there is of it, without a fetch."""
         return self._held.get(url) or await self._load(url)
 
@@ -171,24 +171,24 @@ class Documents(Generic[T]):
             fetched.fresh_until, fetched.fetched_at + int(self._times.fresh * 1000)
         )
 
-    async def _load(self, url: str) -> Held[T] | None:
+    async def _load(self, url: str) -> CachedDocument[T] | None:
         epoch = self._epoch
-        fetched = await self._shelf.directory(url)
+        fetched = await self._repository.directory(url)
         if fetched is None or not fetched.body:
             return None
         try:
-            held = Held(self._kind.read(url, fetched.body), fetched)
+            held = CachedDocument(self._kind.read(url, fetched.body), fetched)
         except BadKeys:
             return None
         if epoch == self._epoch:
             self._hold(url, held)
         return held
 
-    async def _renewed(self, url: str) -> Held[T] | None:
+    async def _renewed(self, url: str) -> CachedDocument[T] | None:
         task = self._start(url)
         return None if task is None else await asyncio.shield(task)
 
-    def _start(self, url: str, *, anyway: bool = False) -> asyncio.Task[Held[T] | None] | None:
+    def _start(self, url: str, *, anyway: bool = False) -> asyncio.Task[CachedDocument[T] | None] | None:
         task = self._under_way.get(url)
         if task is not None and not anyway:
             return task
@@ -202,19 +202,19 @@ class Documents(Generic[T]):
         task.add_done_callback(lambda done: self._ended(url, done))
         return task
 
-    def _ended(self, url: str, task: asyncio.Task[Held[T] | None]) -> None:
+    def _ended(self, url: str, task: asyncio.Task[CachedDocument[T] | None]) -> None:
         self._all.discard(task)
         if self._under_way.get(url) is task:
             del self._under_way[url]
         if not task.cancelled() and (error := task.exception()) is not None:
             log.warning("directory not kept", extra={"fields": {"url": url, "error": type(error).__name__}})
 
-    async def _fetch(self, url: str, *, anyway: bool) -> Held[T] | None:
+    async def _fetch(self, url: str, *, anyway: bool) -> CachedDocument[T] | None:
         held = self._held.get(url)
         for _ in range(3):
             if not anyway and (found := await self._newer(url, held)) is not None:
                 return found
-            version = await self._shelf.directories_version()
+            version = await self._repository.directories_version()
             try:
                 answer = await self._answer(url)
                 body = self._kind.keep(answer)
@@ -223,26 +223,26 @@ class Documents(Generic[T]):
                 return await self._without(url, why, version)
             fetched = self._dated(url, body, answer.max_age, version)
             # Not where a flush overtook the fetch: then what came may be what the flush was to get rid of.
-            if await self._shelf.keep_directory(fetched):
+            if await self._repository.keep_directory(fetched):
                 self._failed.pop(url, None)
-                self._hold(url, found := Held(value, fetched))
+                self._hold(url, found := CachedDocument(value, fetched))
                 return found
             held = None
         return await self._without(url, FetchFailed("flushed", "it was flushed while it was fetched"), 0)
 
-    async def _answer(self, url: str) -> Answer:
+    async def _answer(self, url: str) -> FetchResponse:
         known = url in self.known
         async with self._known_at_once if known else self._at_once:
             return await (self._known_fetcher if known else self._fetcher).fetch(url)
 
-    async def _newer(self, url: str, held: Held[T] | None) -> Held[T] | None:
+    async def _newer(self, url: str, held: CachedDocument[T] | None) -> CachedDocument[T] | None:
         """What another process fetched meanwhile."""
         found = await self._load(url)
         if found is None or not self._fresh(found.fetched, self._now()):
             return None
         return found if held is None or found.fetched.fetched_at > held.fetched.fetched_at else None
 
-    async def _without(self, url: str, why: FetchFailed | BadKeys | Refused, version: int) -> Held[T] | None:
+    async def _without(self, url: str, why: FetchFailed | BadKeys | Refused, version: int) -> CachedDocument[T] | None:
         """A failed try: noted for a while, and nothing that was fetched before is lost by it."""
         failure = self._note(url, why)
         held = self._held.get(url) or await self._load(url)
@@ -250,7 +250,7 @@ class Documents(Generic[T]):
             return None
         noted = held._replace(fetched=replace(held.fetched, failed_at=failure.at))
         self._hold(url, noted)
-        await self._shelf.keep_directory(Fetched(url, b"", 0, 0, failed_at=failure.at, version=version))
+        await self._repository.keep_directory(Fetched(url, b"", 0, 0, failed_at=failure.at, version=version))
         return noted
 
     def _note(self, url: str, why: FetchFailed | BadKeys | Refused) -> Failure:
@@ -273,7 +273,7 @@ class Documents(Generic[T]):
         fresh = max(self._times.least, min(asked, self._times.fresh))
         return Fetched(url, body, now, now + int(fresh * 1000), version=version)
 
-    def _hold(self, url: str, held: Held[T]) -> None:
+    def _hold(self, url: str, held: CachedDocument[T]) -> None:
         self._let_go(url)
         self._held[url] = held
         self.size += len(held.fetched.body)
@@ -283,3 +283,44 @@ class Documents(Generic[T]):
     def _let_go(self, url: str) -> None:
         if (held := self._held.pop(url, None)) is not None:
             self.size -= len(held.fetched.body)
+
+
+class UnsharedDirectories:
+    """What one process fetched, where there is no store to share it through."""
+
+    def __init__(self) -> None:
+        self._fetched: dict[str, Fetched] = {}
+        self._version = 0
+
+    async def agents(self) -> Sequence[Listed]:
+        return ()
+
+    async def directory(self, url: str) -> Fetched | None:
+        return self._fetched.get(url)
+
+    async def keep_directory(self, fetched: Fetched) -> bool:
+        storage.demand_directory(fetched)
+        if fetched.version < self._version:
+            return False
+        self._fetched[fetched.url] = storage.merged(self._fetched.get(fetched.url), fetched)
+        while len(self._fetched) > storage.DIRECTORIES or self._size() > storage.MEMORY_BYTES:
+            others = (one for one in self._fetched.values() if one.url != fetched.url)
+            del self._fetched[min(others, key=storage.worth).url]
+        return True
+
+    def _size(self) -> int:
+        return sum(len(one.body) for one in self._fetched.values())
+
+    async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
+        gone = [one for one in self._fetched if url in (None, one)]
+        for one in gone:
+            del self._fetched[one]
+        self._version += 1
+        return len(gone)
+
+    async def directories_version(self) -> int:
+        return self._version
+
+    def watch(self, changed: Callable[[], None]) -> Callable[[], None]:  # noqa: ARG002
+        """Nobody else changes anything."""
+        return lambda: None

@@ -1,25 +1,93 @@
-"""Which agent a verified key belongs to: lists of an operator, and documents at an address they trust.
+"""The one spelling of a directory's address, and which addresses an operator lets requests name.
 
-An entry names the key together with its directory, or a directory whose every key is the agent's (so that the agent may
-rotate its keys). The name of a key alone says nothing: whoever has a stolen key can publish it in a directory of their
-own, long after its owner took it out of theirs.
+A key counts together with the directory it came from, so an address that could be spelt in two ways would be two
+directories. `https://agent.example` stands for the well-known path there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from callgate.agents.directories.addresses import STATIC, directory_url
 from callgate.agents.directories.documents import Documents
-from callgate.agents.jwks import MAX_BYTES, BadKeys, read_key, strict_json
-from callgate.agents.keys import Key
-from callgate.agents.model import Verified
-from callgate.agents.reaching import FetchFailed, Reach
+from callgate.agents.fetching import USUAL, FetchFailed, FetchTarget, Reach, place
+from callgate.agents.keys import MAX_BYTES, BadKeys, PublicKey, read_key, strict_json
+from callgate.agents.model import WELL_KNOWN, Verified
 from callgate.agents.storage import Listed
+from callgate.errors import ConfigError
+
+# Directories that have no address: keys an operator gave whole, the gate's own, those inside a request.
+STATIC: Final = "static"
+SELF: Final = "self"
+INLINE: Final = "data:"
+TEST: Final = "test"
+NAMELESS: Final = frozenset((STATIC, SELF, INLINE, TEST))
+
+_PATTERN: Final = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\*|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])"
+    r"(?P<port>:\d{1,5})?(?P<path>/\S*)?"
+)
+
+
+def directory_place(text: str, reach: Reach = USUAL) -> FetchTarget:
+    """A directory's address as Signature-Agent or a configuration names it; raises `FetchFailed`."""
+    where = place(text, reach)
+    if where.path == "/" and "?" not in where.url:
+        return where._replace(url=f"{where.origin}{WELL_KNOWN}", path=WELL_KNOWN)
+    return where
+
+
+def directory_url(text: str, reach: Reach = USUAL) -> str:
+    """The same, as the text that keys and agents are listed under."""
+    return text if text in NAMELESS else directory_place(text, reach).url
+
+
+class Pattern(NamedTuple):
+    """Which directories may be named: an origin, `https://*.example.com`, `https://*`, or one of these with a path.
+
+    Without a path it stands for the well-known path only: on a host where anybody may put files, any other path could
+    be anybody's.
+    """
+
+    scheme: str
+    # The host, or what it ends with, from the dot on; empty for every host.
+    host: str
+    wild: bool
+    port: str
+    path: str
+
+    def fits(self, where: FetchTarget) -> bool:
+        """Whether a directory is one of those."""
+        if where.scheme != self.scheme or where.authority.removeprefix(_spelt(where)) != self.port:
+            return False
+        if not (_spelt(where).endswith(self.host) if self.wild else _spelt(where) == self.host):
+            return False
+        if not self.path:
+            return where.path == WELL_KNOWN and "?" not in where.url
+        path = where.url.removeprefix(where.origin)
+        return path.startswith(self.path[:-1]) if self.path.endswith("/*") else path == self.path
+
+
+def pattern(text: str) -> Pattern:
+    """A pattern as an operator writes it; `ConfigError` where it could mean more than they think."""
+    match = _PATTERN.fullmatch(text)
+    if match is None or "*" in (match["path"] or "").removesuffix("/*") or ".." in (match["path"] or ""):
+        what = 'expected an origin such as "https://agent.example" or "https://*.example.com", with a path if need be'
+        raise ConfigError(f"{text!r} cannot be allowed: {what}; * stands for whole names only")
+    host = match["host"]
+    port = match["port"] or ""
+    if port == {"https": ":443", "http": ":80"}[match["scheme"]]:
+        port = ""
+    path = "" if match["path"] in {None, "/", WELL_KNOWN} else match["path"]
+    return Pattern(match["scheme"], host.removeprefix("*"), host.startswith("*"), port, path)
+
+
+def _spelt(where: FetchTarget) -> str:
+    return f"[{where.host}]" if ":" in where.host else where.host
+
 
 MAX_AGENTS: Final = 10_000
 MAX_NAME: Final = 200
@@ -28,7 +96,7 @@ _AGENT: Final = re.compile(r"[!-~]{1,128}")
 _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 
 
-class Identity(msgspec.Struct, frozen=True):
+class AgentIdentity(msgspec.Struct, frozen=True):
     """An agent as a directory of agents knows it. `agent` stays the same when its keys change."""
 
     agent: str
@@ -40,7 +108,7 @@ class Identity(msgspec.Struct, frozen=True):
 class AgentDirectory(Protocol):
     """Says which agent a verified key belongs to; anybody may write one (WB-020)."""
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         """None where it knows nothing of this key."""
 
 
@@ -48,8 +116,8 @@ class Roster:
     """Agents by directory and key; keys that were given whole; and what could not be taken, with its reason."""
 
     def __init__(self, entries: Iterable[Listed], reach: Reach, by: str = "listed") -> None:
-        self.entries: dict[tuple[str, str], Identity] = {}
-        self.keys: dict[str, Key] = {}
+        self.entries: dict[tuple[str, str], AgentIdentity] = {}
+        self.keys: dict[str, PublicKey] = {}
         self.problems: list[str] = []
         directories: dict[str, None] = {}
         for entry in entries:
@@ -65,12 +133,12 @@ class Roster:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def agent(self, directory: str, thumbprint: str) -> Identity | None:
+    def agent(self, directory: str, thumbprint: str) -> AgentIdentity | None:
         """The agent of a key of a directory: its own entry first, then that of the whole directory."""
         return self.entries.get((directory, thumbprint)) or self.entries.get((directory, ""))
 
     def _take(self, entry: Listed, reach: Reach, by: str) -> str:
-        identity = Identity(_agent(entry.agent), _name(entry.name), by)
+        identity = AgentIdentity(_agent(entry.agent), _name(entry.name), by)
         directory = directory_url(entry.directory, reach)
         thumbprint = "" if entry.thumbprint == "*" else entry.thumbprint
         key = read_key(strict_json(entry.jwk), STATIC) if entry.jwk else None
@@ -107,13 +175,15 @@ class StaticDirectory:
         reach = reach or Reach()
         entries = [_entry(key, agent) for key, agent in agents.items()]
         self._roster = Roster([one for one in entries if one.directory], reach, "static")
-        self._alone = {one.thumbprint: Identity(_agent(one.agent), by="static") for one in entries if not one.directory}
+        self._alone = {
+            one.thumbprint: AgentIdentity(_agent(one.agent), by="static") for one in entries if not one.directory
+        }
         self._trusted = frozenset(directory_url(one, reach) for one in trusted)
         self._any = alone
         if self._roster.problems:
             raise BadKeys("; ".join(self._roster.problems))
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         found = self._roster.agent(verified.directory, verified.keyid)
         if found is None and (self._any or verified.directory in self._trusted):
             return self._alone.get(verified.keyid)
@@ -124,7 +194,7 @@ class AgentsDocument(msgspec.Struct, frozen=True):
     """A document of agents, read."""
 
     roster: Roster
-    alone: Mapping[str, Identity]
+    alone: Mapping[str, AgentIdentity]
 
 
 class HttpDirectory:
@@ -138,14 +208,14 @@ class HttpDirectory:
         self._trusted = trusted
         self._any = alone
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         def knows(document: AgentsDocument) -> bool:
             return self._find(document, verified) is not None
 
         document = await self._documents.get(self.url, knows)
         return None if document is None else self._find(document, verified)
 
-    def _find(self, document: AgentsDocument, verified: Verified) -> Identity | None:
+    def _find(self, document: AgentsDocument, verified: Verified) -> AgentIdentity | None:
         found = document.roster.agent(verified.directory, verified.keyid)
         if found is None and (self._any or verified.directory in self._trusted):
             return document.alone.get(verified.keyid)
@@ -158,7 +228,7 @@ class Composed:
     def __init__(self, *directories: AgentDirectory) -> None:
         self.directories = directories
 
-    async def agent(self, verified: Verified) -> Identity | None:
+    async def agent(self, verified: Verified) -> AgentIdentity | None:
         for directory in self.directories:
             if (found := await directory.agent(verified)) is not None:
                 return found
@@ -175,10 +245,10 @@ def read_agents(url: str, raw: bytes, reach: Reach) -> AgentsDocument:
         raise BadKeys(f"neither a map nor a list of at most {MAX_AGENTS} agents")
     entries = _mapped(agents) if isinstance(agents, dict) else [_listed(one) for one in agents]
     roster = Roster([one for one in entries if one.directory], reach, url)
-    alone: dict[str, Identity] = {}
+    alone: dict[str, AgentIdentity] = {}
     for one in entries:
         if not one.directory:
-            identity = Identity(_agent(one.agent), _name(one.name), url)
+            identity = AgentIdentity(_agent(one.agent), _name(one.name), url)
             if alone.setdefault(one.thumbprint, identity).agent != identity.agent:
                 raise BadKeys(f"the key {one.thumbprint[:43]} is two agents")
     if roster.problems:

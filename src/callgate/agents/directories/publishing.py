@@ -1,24 +1,124 @@
-"""What a key directory publishes, and what of it counts and is kept."""
+"""Key directories: what one publishes, how its keys prove that they belong to it, and those inside a request."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
+from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
 
-from callgate.agents.directories.documents import Kind
-from callgate.agents.directories.proving import prove
-from callgate.agents.fetching import Answer
-from callgate.agents.jwks import BadKeys, KeySet, jwks, key_set, strict_json
-from callgate.agents.keys import thumbprint
+from callgate.agents.components import SignedMessage, SignedResponse, signature_base
+from callgate.agents.directories.documents import DocumentKind
+from callgate.agents.directories.listing import INLINE
+from callgate.agents.fetching import FetchResponse, place_of
+from callgate.agents.fields import Input, check_digest, covers_digest, inputs, joined, signatures
+from callgate.agents.keys import (
+    ALGORITHMS,
+    RSA_PSS_256,
+    BadKeys,
+    KeySet,
+    PublicKey,
+    jwks,
+    key_set,
+    read_keys,
+    strict_json,
+    thumbprint,
+)
+from callgate.agents.model import DIRECTORY_TAG, DIRECTORY_TYPE, Signed
+from callgate.errors import Refused
+
+# Clocks of strangers; directories are signed ahead and cached, so seconds do not matter here.
+SKEW: Final = 60
+_TAKEN: Final = frozenset(ALGORITHMS) - {RSA_PSS_256}
+
+
+class DirectoryProofs(msgspec.Struct, frozen=True):
+    """What the signatures of an answer say: which keys stand for it, and which do not although they are named."""
+
+    proven: frozenset[str] = frozenset()
+    # By thumbprint, why a signature that was there does not hold.
+    failed: Mapping[str, str] = {}
+
+
+def prove(answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, digest: bool) -> DirectoryProofs:
+    """Check every directory signature of an answer. `digest`: a signature has to cover the document too.
+
+    Raises `Refused` where the document is not what its Content-Digest says.
+    """
+    message = SignedMessage(SignedResponse(200, answer.headers, _asked(answer.url), answer.body))
+    if (stated := message.header(b"content-digest")) is not None:
+        check_digest(stated, answer.body)
+    try:
+        named = inputs(_header(answer, b"signature-input"))
+        made = signatures(_header(answer, b"signature"))
+    except Refused:
+        return DirectoryProofs()
+    proven: set[str] = set()
+    failed: dict[str, str] = {}
+    for label, given in named.items():
+        if given is None or given.params.get("tag") != DIRECTORY_TAG:
+            continue
+        key = keys.get(str(given.params.get("keyid", "")))
+        if key is None:
+            continue
+        wrong = _wrong(given, key, now, digest=digest) or _unverified(given, key, made.get(label), message)
+        if wrong:
+            failed[key.thumbprint] = wrong
+        else:
+            proven.add(key.thumbprint)
+    return DirectoryProofs(frozenset(proven), {name: why for name, why in failed.items() if name not in proven})
+
+
+def _wrong(given: Input, key: PublicKey, now: float, *, digest: bool) -> str:
+    """What is wrong with what a signature covers and when, before it is computed."""
+    created, expires = given.params.get("created"), given.params.get("expires")
+    if type(created) is not int or type(expires) is not int:
+        return "it has no created and expires"
+    if created > now + SKEW or expires <= now:
+        return "it is not valid at this time"
+    if not any(one.name == "@authority" and dict(one.params) == {"req": True} for one in given.components):
+        return 'it does not cover "@authority";req'
+    if digest and not covers_digest(given.components):
+        return "it does not cover content-digest"
+    named = given.params.get("alg")
+    try:
+        key.algorithm(named if isinstance(named, str) else None, _TAKEN)
+    except Refused as why:
+        return why.message
+    return ""
+
+
+def _unverified(given: Input, key: PublicKey, signature: bytes | None, message: SignedMessage) -> str:
+    if signature is None:
+        return "it has no signature under its label"
+    named = given.params.get("alg")
+    algorithm = key.algorithm(named if isinstance(named, str) else None, _TAKEN)
+    try:
+        base = signature_base(given, message)
+    except Refused as why:
+        return why.message
+    return "" if key.verifies(algorithm, signature, base) else "it does not verify"
+
+
+def _asked(url: str) -> Signed:
+    where = place_of(url)
+    parts = urlsplit(url)
+    return Signed("GET", where.scheme, where.authority, parts.path, parts.query or None, ())
+
+
+def _header(answer: FetchResponse, name: bytes) -> bytes:
+    return joined(value for one, value in answer.headers if one == name)
+
 
 # Members of a JWK that say something here; the rest is not kept, and nothing that is private can be.
 _KEPT: Final = ("kty", "crv", "x", "y", "n", "e", "kid", "alg", "use", "key_ops", "nbf", "exp")
 
 
-class Published(msgspec.Struct, frozen=True):
+class PublishedKeys(msgspec.Struct, frozen=True):
     """A key directory as it counts."""
 
     keys: KeySet
@@ -26,10 +126,10 @@ class Published(msgspec.Struct, frozen=True):
     proven: frozenset[str] = frozenset()
 
 
-def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: bool) -> Kind[Published]:
+def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: bool) -> DocumentKind[PublishedKeys]:
     """Key directories. `signed`: a key counts only if it signed its directory; `digest`: and covered the document."""
 
-    def keep(answer: Answer) -> bytes:
+    def keep(answer: FetchResponse) -> bytes:
         found = jwks(answer.body)
         keys = key_set(found, answer.url, most)
         proofs = prove(answer, keys.keys, clock(), digest=digest)
@@ -49,7 +149,7 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
         }
         return json.dumps(kept, separators=(",", ":")).encode()
 
-    def read(url: str, body: bytes) -> Published:
+    def read(url: str, body: bytes) -> PublishedKeys:
         kept = strict_json(body)
         if not isinstance(kept, dict) or not isinstance(kept.get("keys"), list):
             raise BadKeys("what was kept of it cannot be read")
@@ -58,9 +158,9 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
         # It may have been kept by rules that asked for less.
         counting = proven if kept.get("digest") or not digest else frozenset[str]()
         usable = {name: key for name, key in keys.keys.items() if not signed or name in counting}
-        return Published(KeySet(usable, (*kept.get("left_out", ()), *keys.left_out)), proven)
+        return PublishedKeys(KeySet(usable, (*kept.get("left_out", ()), *keys.left_out)), proven)
 
-    return Kind(keep, read)
+    return DocumentKind(keep, read)
 
 
 def _unsigned(failed: Mapping[str, str]) -> str:
@@ -78,3 +178,27 @@ def _kept(jwk: Mapping[str, Any]) -> dict[str, Any]:
 
 def _name(jwk: object) -> str:
     return thumbprint(jwk) if isinstance(jwk, dict) and jwk.get("kty") in {"OKP", "EC", "RSA"} else ""
+
+
+MAX_URI: Final = 16 * 1024
+MAX_KEYS: Final = 8
+
+
+def read_inline(uri: str, known: Collection[str]) -> KeySet:
+    """The keys of a data: URI that are among `known` thumbprints; nothing is read where none is."""
+    if not known:
+        raise BadKeys("directories inside a request are refused here")
+    if len(uri) > MAX_URI:
+        raise BadKeys(f"longer than {MAX_URI} characters")
+    head, comma, data = uri.removeprefix(INLINE).partition(",")
+    kind, *params = [part.strip().lower() for part in head.split(";")]
+    if not comma or kind != DIRECTORY_TYPE:
+        raise BadKeys(f"its media type is not {DIRECTORY_TYPE}")
+    raw = unquote_to_bytes(data)
+    if "base64" in params:
+        try:
+            raw = base64.b64decode(raw, validate=True)
+        except binascii.Error as why:
+            raise BadKeys("it is not base64") from why
+    found = read_keys(raw, INLINE, MAX_KEYS)
+    return KeySet({name: key for name, key in found.keys.items() if name in known}, found.left_out)

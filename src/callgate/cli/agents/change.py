@@ -149,7 +149,7 @@ def _add_api_key(opened: OpenedAgents, agent: str, expires: str | None) -> None:
 
 def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
     from callgate.agents.directories import directory_url
-    from callgate.agents.reaching import FetchFailed
+    from callgate.agents.fetching import FetchFailed
     from callgate.agents.storage import Listed
     from callgate.config import agents
 
@@ -164,7 +164,7 @@ def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
 
 def _by_key(agent: str, path: Path) -> Listed:
     from callgate.agents.directories import STATIC
-    from callgate.agents.keys import Key
+    from callgate.agents.keys import PublicKey
     from callgate.agents.storage import Listed
     from callgate.sdk.agent_keys import read_public
 
@@ -172,7 +172,7 @@ def _by_key(agent: str, path: Path) -> Listed:
     if len(keys) != 1:
         raise CallgateError(f"{path} holds {len(keys)} keys", advice="Add them one by one, or name its directory.")
     try:
-        read = Key.read(keys[0])
+        read = PublicKey.read(keys[0])
     except Refused as refused:
         raise CallgateError(f"{path}: {refused.message}", advice="Give an Ed25519, P-256 or RSA key.") from None
     return Listed(agent, read.thumbprint, STATIC, json.dumps(dict(read.jwk)).encode())

@@ -109,7 +109,7 @@ class DirectoryResponse:
 
     def headers(self) -> dict[str, str]:
         """The headers of an answer, signed now."""
-        from callgate.agents.components import Answer
+        from callgate.agents.components import SignedResponse
         from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
 
         made: dict[str, str] = {"Content-Type": DIRECTORY_TYPE, "Cache-Control": "max-age=300"}
@@ -118,7 +118,7 @@ class DirectoryResponse:
         request = Signed("GET", self._scheme, self._authority, WELL_KNOWN, None, ())
         signed: dict[str, list[str]] = {}
         for at, key in enumerate(self._keys, 1):
-            answer = Answer(200, (), request, self.document)
+            answer = SignedResponse(200, (), request, self.document)
             for name, value in key.signer(label=f"sig{at}").sign_answer(answer, expires_in=self._expires_in).items():
                 signed.setdefault(name, []).append(value)
         return made | {

@@ -20,9 +20,9 @@ from callgate.cli.printing import plain
 from callgate.errors import CallgateError, Refused
 
 if TYPE_CHECKING:
-    from callgate.agents.components import Message
+    from callgate.agents.components import SignedMessage
     from callgate.agents.fields import Input
-    from callgate.agents.keys import Key
+    from callgate.agents.keys import PublicKey
     from callgate.agents.model import Signed
 
 HeaderOption = Annotated[
@@ -143,7 +143,7 @@ class SignatureLabel(msgspec.Struct):
     problem: str = ""
 
 
-class VerifyReport(msgspec.Struct):
+class SignatureReport(msgspec.Struct):
     """What `verify` found. `reason` is empty where a signature holds."""
 
     ok: bool = False
@@ -198,15 +198,17 @@ def verify(
 
 async def _report(
     signed: Signed, files: list[Path], *, at: str | None, fetch: bool, profile: Any, digest: bool
-) -> VerifyReport:
-    from callgate.agents.memory import MemoryAgents
-    from callgate.agents.verifying import Settings, Verifier
+) -> SignatureReport:
+    from callgate.agents.verifying import Verifier, VerifySettings
+    from callgate.store.memory import MemoryAgents
 
-    report = VerifyReport(labels=_labels(signed))
-    settings = Settings(profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True)
+    report = SignatureReport(labels=_labels(signed))
+    settings = VerifySettings(
+        profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True
+    )
     looking = _KeyLookup(files, fetch=fetch, by_kid=profile == "legacy")
 
-    async def judged(now: float) -> VerifyReport:
+    async def judged(now: float) -> SignatureReport:
         found = msgspec.structs.replace(report)
         try:
             held = await Verifier(settings, looking.key, MemoryAgents(), lambda: now).verify(signed)
@@ -233,14 +235,14 @@ class _KeyLookup:
 
     def __init__(self, files: list[Path], *, fetch: bool, by_kid: bool) -> None:
         from callgate.agents.directories import Directories, Sources
-        from callgate.agents.keys import Key
+        from callgate.agents.keys import PublicKey
         from callgate.sdk.agent_keys import read_public
 
-        self._keys: list[Key] = [Key.read(jwk) for file in files for jwk in read_public(file)]
+        self._keys: list[PublicKey] = [PublicKey.read(jwk) for file in files for jwk in read_public(file)]
         self._by_kid = by_kid
         self._directories = Directories(Sources(kid_fallback=by_kid)) if fetch else None
 
-    async def key(self, keyid: str, directory: str | None) -> Key | None:
+    async def key(self, keyid: str, directory: str | None) -> PublicKey | None:
         for key in self._keys:
             if key.thumbprint == keyid or (self._by_kid and key.kid == keyid):
                 return key
@@ -259,10 +261,10 @@ class _KeyLookup:
 
 def _labels(signed: Signed) -> list[SignatureLabel]:
     """Every label with what it covers and its base, as far as they can be read."""
-    from callgate.agents.components import Message
+    from callgate.agents.components import SignedMessage
     from callgate.agents.fields import inputs
 
-    message = Message(signed)
+    message = SignedMessage(signed)
     raw = message.header(b"signature-input")
     try:
         given = {} if raw is None else inputs(raw)
@@ -276,7 +278,7 @@ def _labels(signed: Signed) -> list[SignatureLabel]:
     ]
 
 
-def _label(label: str, given: Input, message: Message) -> SignatureLabel:
+def _label(label: str, given: Input, message: SignedMessage) -> SignatureLabel:
     from callgate.agents.components import signature_base
 
     params = {name: value if isinstance(value, str | int) else str(value) for name, value in given.params.items()}
@@ -317,7 +319,7 @@ def _read(file: str) -> bytes:
     return raw
 
 
-def _print(report: VerifyReport, *, show_base: bool) -> None:
+def _print(report: SignatureReport, *, show_base: bool) -> None:
     for one in report.labels:
         others = report.others.get(one.label, "")
         typer.echo(f"label {plain(one.label)}" + (f"  ({others})" if others else ""))

@@ -319,9 +319,9 @@ def _tools(line: CommandLine) -> Names:
 
 def _users(line: CommandLine) -> Names:
     async def people(store: Store) -> Names:
-        from callgate.store import SqlShelf
+        from callgate.store import SqlApprovals
 
-        return [(user.name, user.display_name) for user in await SqlShelf(store).users()]
+        return [(user.name, user.display_name) for user in await SqlApprovals(store).users()]
 
     return line.ask(people)
 
@@ -339,7 +339,8 @@ def _agents(line: CommandLine) -> Names:
 
 
 def _calls(line: CommandLine) -> Names:
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
 
     with line.store() as store:
         if store is None:

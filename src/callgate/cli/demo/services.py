@@ -13,8 +13,8 @@ from callgate.cli.common import OpenedLog, keys_of, log_of, open_store, operator
 if TYPE_CHECKING:
     from callgate.approval import Approvals, Request
     from callgate.config import Config
+    from callgate.pinning.review.views import ToolView
     from callgate.pinning.service import Pins
-    from callgate.pinning.views import ToolView
 
 # Whom the gateway asks.
 PERSON: Final = "me"
@@ -87,7 +87,8 @@ class DemoServices(NamedTuple):
         return await asyncio.to_thread(self._call_of, tool, iban)
 
     def _call_of(self, tool: str, iban: str) -> str | None:
-        from callgate.audit.reading import Filter, entries
+        from callgate.audit.reading import entries
+        from callgate.audit.storage import Filter
 
         with self.audit.store.audit_reading() as tables:
             found = entries(tables, Filter(tool=tool, verdict="allow"), 100)
@@ -112,12 +113,12 @@ def open_services(path: Path) -> Iterator[DemoServices]:
     from callgate.app.approval import party, settings
     from callgate.approval import Approvals
     from callgate.cli.services import pins_of
-    from callgate.store import SqlPins, SqlShelf
+    from callgate.store import SqlApprovals, SqlPins
 
     with open_store(path, None) as (config, store):
         keyring = keys_of(config)
         log = log_of(config, store, keyring)
         section = config.approval
-        approvals = Approvals(SqlShelf(store), party(section), settings(section), witness=log.admin)
+        approvals = Approvals(SqlApprovals(store), party(section), settings(section), witness=log.admin)
         pins = pins_of(config, SqlPins(store), log.admin)
         yield DemoServices(config, pins, approvals, OpenedLog(log, store, keyring))

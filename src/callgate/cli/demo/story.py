@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from callgate.cli.demo.services import DemoServices
     from callgate.cli.demo.users import DemoUser
     from callgate.cli.printing import Line
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.review.views import ToolView
     from callgate_demo.agent import CallResult, ScriptedAgent
     from callgate_demo.bank import Bank
     from callgate_demo.mail import Mail

@@ -16,7 +16,7 @@ from callgate.errors import Refused
 if TYPE_CHECKING:
     from callgate.approval import Request
     from callgate.cli.demo.story import StoryPrinter
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.review.views import ToolView
 
 T = TypeVar("T")
 Act = Callable[[], Awaitable[None]]

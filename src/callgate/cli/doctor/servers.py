@@ -234,7 +234,7 @@ class StdioPeer:
         await self._process.stop(0.5)
 
     async def _heard(self, line: bytes) -> None:
-        from callgate.jsonrpc.lenient import decode_leniently
+        from callgate.jsonrpc.peeking import decode_leniently
 
         message = decode_leniently(line)
         if not isinstance(message, dict) or "method" in message:
@@ -254,7 +254,7 @@ class HttpPeer:
         self._session: bytes | None = None
 
     async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]:
-        from callgate.jsonrpc.lenient import decode_leniently
+        from callgate.jsonrpc.peeking import decode_leniently
 
         body, status = await self._post(message, modern=modern)
         reply = decode_leniently(body)

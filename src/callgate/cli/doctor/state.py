@@ -129,7 +129,8 @@ def clock(setup: Setup) -> Iterator[Finding]:
 
 
 def _newest(setup: Setup) -> int | None:
-    from callgate.audit.reading import Filter, entries
+    from callgate.audit.reading import entries
+    from callgate.audit.storage import Filter
     from callgate.store import read_block
 
     with setup.opened.audit_reading() as tables:
@@ -207,7 +208,7 @@ def people(setup: Setup) -> Iterator[Finding]:
     """Can those who are asked answer?"""
     from callgate.app.approval import demands
     from callgate.cli.serve import approvers_in_config, first_name
-    from callgate.store import SqlPins, SqlShelf
+    from callgate.store import SqlApprovals, SqlPins
 
     config = setup.settings
     if not config.has_console:
@@ -216,7 +217,7 @@ def people(setup: Setup) -> Iterator[Finding]:
     async def look() -> tuple[dict[str, User], dict[str, list[Credential]], list[Demand] | None]:
         if setup.store is None:
             return {}, {}, None
-        shelf = SqlShelf(setup.store)
+        shelf = SqlApprovals(setup.store)
         users = {user.name: user for user in await shelf.users()}
         keys: dict[str, list[Credential]] = {}
         for held in await shelf.credentials():

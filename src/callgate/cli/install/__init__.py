@@ -184,7 +184,7 @@ def _pin_versions(
     """Into commands that fetch a package of no version goes the one that would run now, if the person wants that."""
     from callgate.cli.install.versions import versions_of
     from callgate.clients import Pinned, Word, plan_wrap
-    from callgate.pinning.commands import with_version
+    from callgate.pinning.identity.launch import with_version
 
     open_ones = unpinned_servers(works)
     if not open_ones or not (asks if wanted is None else wanted):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from callgate.clients import ConfigLocation, InstallRecords, Machine, Plan, PlannedServer, ServerEntry, Source
     from callgate.clients.jsonc import Hunk
     from callgate.clients.servers import Command
-    from callgate.pinning.launch import Launch
+    from callgate.pinning.identity.launch import Launch
 
 _LINE: Final = 300
 # Editors whose window can be loaded anew, and programs of the terminal.
@@ -168,7 +168,7 @@ class Unpinned(NamedTuple):
 
 def unpinned_servers(works: Iterable[FileChange]) -> list[Unpinned]:
     from callgate.clients.servers import Command, read_server
-    from callgate.pinning.commands import launched
+    from callgate.pinning.identity.launch import launched
 
     found = []
     for work in works:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from callgate.clients import ConfigLocation, PlannedServer, Source, Word
     from callgate.clients.servers import Command, Pointer
     from callgate.config import Config, ServerSection
-    from callgate.pinning.launch import Launch
-    from callgate.pinning.server import ServerRef
+    from callgate.pinning.identity import ServerRef
+    from callgate.pinning.identity.launch import Launch
 
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACES_MAX: Final = 1_000
@@ -100,7 +100,7 @@ def _check_command(start: Launch) -> str:
 def _target_in_config(config: Config, path: Path | None, name: str) -> Iterable[UpgradeTarget]:
     from callgate.app.servers import place
     from callgate.config.loading import find
-    from callgate.pinning.commands import launched
+    from callgate.pinning.identity.launch import launched
 
     server, file = config.servers.get(name), find(path)
     if server is None or file is None:
@@ -184,7 +184,7 @@ def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command:
     from callgate.app.servers import command_place
     from callgate.clients.plan import wrapped_command
     from callgate.config import Secret, ServerSection
-    from callgate.pinning.commands import launched
+    from callgate.pinning.identity.launch import launched
 
     inner = wrapped_command(command)
     if inner is None:

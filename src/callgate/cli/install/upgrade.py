@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from callgate.cli.printing import Line
     from callgate.clients import Word
     from callgate.config import ServerSection
-    from callgate.pinning.settings import Settings
-    from callgate.pinning.sighting import Sighting
-    from callgate.pinning.views import ServerView, ToolView
+    from callgate.pinning.listing import ObservedServer
+    from callgate.pinning.model import PinningSettings
+    from callgate.pinning.review.views import ServerView, ToolView
 
 # A package has to be fetched before it starts.
 _SECONDS: Final = 180.0
@@ -116,7 +116,7 @@ def _nothing_newer(found: list[UpgradeTarget], version: str, *, as_json: bool) -
 
 def _word(target: UpgradeTarget, version: str) -> Word:
     from callgate.clients import Word
-    from callgate.pinning.commands import with_version
+    from callgate.pinning.identity.launch import with_version
 
     word = with_version(target.words, version)
     if word is None:
@@ -135,7 +135,7 @@ class UpgradeStep(NamedTuple):
 
     target: UpgradeTarget
     version: str
-    sighting: Sighting
+    observed: ObservedServer
     view: ServerView
     gone: tuple[str, ...]
 
@@ -161,24 +161,24 @@ def _compare(opened: OpenedPins, target: UpgradeTarget, word: Word, version: str
 
     server = started_at(target, word)
     with spinner(f"starting {plain(target.name, 60)} at version {version}"):
-        sighting = _observe(opened, target, server, version)
-    view = opened.wait(opened.pins.preview(sighting.server, sighting.tools))
-    listed = {one.tool for one in sighting.tools}
-    return UpgradeStep(target, version, sighting, view, tuple(sorted(_approved_now(opened, sighting) - listed)))
+        observed = _observe(opened, target, server, version)
+    view = opened.wait(opened.pins.preview(observed.server, observed.tools))
+    listed = {one.tool for one in observed.tools}
+    return UpgradeStep(target, version, observed, view, tuple(sorted(_approved_now(opened, observed) - listed)))
 
 
-def _approved_now(opened: OpenedPins, sighting: Sighting) -> set[str]:
+def _approved_now(opened: OpenedPins, observed: ObservedServer) -> set[str]:
     """The tools that are approved for the version that was met last."""
     every = opened.wait(opened.shelf.servers())
-    known = [one for one in every if one.lineage == sighting.server.lineage]
-    named = [one for one in known if one.name == sighting.server.name] or known
+    known = [one for one in every if one.lineage == observed.server.lineage]
+    named = [one for one in known if one.name == observed.server.name] or known
     if not named:
         return set()
     pins = opened.pins.book.pins()
     return {pin.tool for pin in pins if pin.server_id == named[0].server_id and pin.action == "approve"}
 
 
-def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> Sighting:
+def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> ObservedServer:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
     from callgate.cli.doctor.servers import NoAnswer, capturing_stderr, without_secrets
 
@@ -198,11 +198,12 @@ def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, v
     )
 
 
-async def _list_tools(target: UpgradeTarget, server: ServerSection, settings: Settings, now: int) -> Sighting:
+async def _list_tools(
+    target: UpgradeTarget, server: ServerSection, settings: PinningSettings, now: int
+) -> ObservedServer:
     from callgate.cli.doctor.servers import NoAnswer, connect, open_session, server_info, session_request
     from callgate.pinning.identity import reported_as
-    from callgate.pinning.listing import Listing, Reader, bound, read_page
-    from callgate.pinning.sighting import sighting
+    from callgate.pinning.listing import EntryReader, ToolListing, bound, observed, read_page
 
     entries: list[bytes] = []
     async with asyncio.timeout(_SECONDS):
@@ -223,12 +224,12 @@ async def _list_tools(target: UpgradeTarget, server: ServerSection, settings: Se
             await peer.close()
     info, place = server_info(greeting), target.place(server)
     identity = place.identify(reported_as(info.get("name"), info.get("version")))
-    reader = Reader(identity.server_id, settings)
+    reader = EntryReader(identity.server_id, settings)
     listed = [reader.read(entry) for entry in entries]
     problem = bound(listed, settings)
     size = sum(len(one.raw) for one in listed)
-    listing = Listing((), problem=problem, count=len(listed), size=size) if problem else Listing(listed)
-    return sighting(identity, listing, now, name=place.name, group=place.group, target=place.target)
+    listing = ToolListing((), problem=problem, count=len(listed), size=size) if problem else ToolListing(listed)
+    return observed(identity, listing, now, name=place.name, group=place.group, target=place.target)
 
 
 # -- what a person sees ----------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -
             if written:
                 say(f"Written already: {', '.join(written)}.")
             raise work.error
-    met = step.sighting
+    met = step.observed
     opened.wait(opened.shelf.saw(met.server, met.tools, whole=met.whole))
     if not step.one_question:
         return 0
@@ -356,7 +357,7 @@ def _json_row(step: UpgradeStep, works: list[FileChange], *, done: bool, approve
 
     return {
         "server": step.target.name,
-        "server_id": step.sighting.server.server_id,
+        "server_id": step.observed.server.server_id,
         "package": step.target.start.name,
         "from": step.target.start.version,
         "to": step.version,

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from callgate.cli.printing import plain
 
 if TYPE_CHECKING:
-    from callgate.pinning.launch import Launch
+    from callgate.pinning.identity.launch import Launch
 
 _SECONDS: Final = 20.0
 _SECONDS_IN_ALL: Final = 60.0

@@ -21,7 +21,7 @@ from callgate.cli.printing import escaped, heading, print_lines, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, open_pins
 
 if TYPE_CHECKING:
-    from callgate.pinning.views import Review, SetView
+    from callgate.pinning.review.views import Review, SetView
 
 
 def register(app: typer.Typer) -> None:

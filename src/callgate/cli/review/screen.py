@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.control import Control
     from rich.text import Text
 
-    from callgate.pinning.views import Review, ServerView, SetView, ToolView
+    from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
 
 _LEAST_ROWS: Final = 4
 # Space, enter, and down.

@@ -15,8 +15,8 @@ from callgate.cli.tools.show import raw_lines, tool_lines
 from callgate.errors import Reason, Refused
 
 if TYPE_CHECKING:
+    from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
     from callgate.pinning.service import Choice
-    from callgate.pinning.views import Review, ServerView, SetView, ToolView
 
 _KEYS: Final = {
     "a": "approve",

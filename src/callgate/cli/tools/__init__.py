@@ -18,7 +18,7 @@ from callgate.errors import Reason, Refused
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import Difference, ToolView
+    from callgate.pinning.review.views import TextDifference, ToolView
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
@@ -213,7 +213,7 @@ def show(
             say("\n" + how_to_decide(opened, view))
 
 
-def _difference_row(difference: Difference) -> dict[str, Any]:
+def _difference_row(difference: TextDifference) -> dict[str, Any]:
     import msgspec
 
     since = difference.since
@@ -224,7 +224,7 @@ def _difference_row(difference: Difference) -> dict[str, Any]:
     return {**found, "since": None if since is None else record(since)}
 
 
-def _comparison_row(view: ToolView, difference: Difference | None) -> dict[str, Any]:
+def _comparison_row(view: ToolView, difference: TextDifference | None) -> dict[str, Any]:
     """A comparison for machines; None where there is only one text."""
     found = None if difference is None else _difference_row(difference)
     return {"server": view.server, "server_id": view.server_id, "tool": view.tool, "difference": found}

@@ -18,8 +18,8 @@ from callgate.errors import CallgateError, Reason, Refused
 
 if TYPE_CHECKING:
     from callgate.pinning.model import Pin
+    from callgate.pinning.review.views import ServerView, ToolView
     from callgate.pinning.service import Choice
-    from callgate.pinning.views import ServerView, ToolView
     from callgate.trust.effects import Effects
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]

@@ -14,7 +14,7 @@ from callgate.cli.services import OpenedPins
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
-    from callgate.pinning.views import Difference, Piece, SchemaEdit, ToolView
+    from callgate.pinning.review.views import Piece, SchemaEdit, TextDifference, ToolView
 
 _GONE: Final = ("[-", "-]", "red")
 _NEW: Final = ("{+", "+}", "green")
@@ -42,7 +42,7 @@ _FRAMES: Final = range(0x2500, 0x2580)
 DIGITS: Final = 8
 
 
-def difference_lines(difference: Difference) -> Iterator[Line]:
+def difference_lines(difference: TextDifference) -> Iterator[Line]:
     """From what was approved to what was met."""
     if difference.empty:
         yield from heading(f"Nothing changed since {_since(difference)}")
@@ -51,7 +51,7 @@ def difference_lines(difference: Difference) -> Iterator[Line]:
     yield from edit_lines(difference)
 
 
-def edit_lines(difference: Difference) -> Iterator[Line]:
+def edit_lines(difference: TextDifference) -> Iterator[Line]:
     if difference.empty:
         yield text_line("  Description, schema and everything beside them are the same.")
         return
@@ -65,7 +65,7 @@ def edit_lines(difference: Difference) -> Iterator[Line]:
                 yield from _edit(edit)
 
 
-def _since(difference: Difference) -> str:
+def _since(difference: TextDifference) -> str:
     since = difference.since
     if since is None:
         return "before"
@@ -166,7 +166,7 @@ class Compared(NamedTuple):
 
     before: str
     after: str
-    difference: Difference
+    difference: TextDifference
 
 
 class _Kept(NamedTuple):
@@ -223,9 +223,9 @@ def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
     raise CallgateError(what, advice=f"These are kept:\n{texts}")
 
 
-def _difference(view: ToolView, old: _Kept, new: _Kept) -> Difference:
-    from callgate.pinning.diffing import difference
-    from callgate.pinning.model import Listed, Pin
+def _difference(view: ToolView, old: _Kept, new: _Kept) -> TextDifference:
+    from callgate.pinning.model import ListedTool, Pin
+    from callgate.pinning.review.differences import difference
 
     pin = Pin(
         action="withdraw",
@@ -242,4 +242,4 @@ def _difference(view: ToolView, old: _Kept, new: _Kept) -> Difference:
         entry = json.loads(new.raw)
     except ValueError:
         entry = {}
-    return difference(pin, Listed(view.tool, new.raw, entry if isinstance(entry, dict) else {}))
+    return difference(pin, ListedTool(view.tool, new.raw, entry if isinstance(entry, dict) else {}))

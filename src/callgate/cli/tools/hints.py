@@ -12,7 +12,7 @@ from callgate.cli.services import OpenedPins
 if TYPE_CHECKING:
     from callgate.inspection import ToolFinding
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import Review, ToolView
+    from callgate.pinning.review.views import Review, ToolView
 
 _SOME: Final = 5
 

@@ -26,7 +26,7 @@ from callgate.errors import Reason, Refused
 
 if TYPE_CHECKING:
     from callgate.cli.printing import Line
-    from callgate.pinning.views import ServerStatus
+    from callgate.pinning.review.views import ServerStatus
 
 _TWICE: Final = "duplicate:"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from callgate.inspection import ToolFinding
     from callgate.pinning.model import Pin
-    from callgate.pinning.views import ToolView
+    from callgate.pinning.review.views import ToolView
 
 STATES: Final = {
     "approved": "green",

@@ -14,14 +14,13 @@ import msgspec
 from sqlalchemy import select
 
 from callgate.approval.overview import asker, phase
-from callgate.audit.records import DecisionRecord, OutcomeRecord, Record, decode
-from callgate.audit.rows import ADMIN, COLUMNS
+from callgate.audit.records import ADMIN, COLUMNS, DecisionRecord, OutcomeRecord, Record, decode
+from callgate.canonical import parts_hash
 from callgate.cli.common import console, say
 from callgate.cli.links import approval_link, console_url
 from callgate.cli.printing import plain
-from callgate.store import SqlPins, SqlShelf
+from callgate.store import SqlApprovals, SqlPins
 from callgate.store.control import Block, read_block
-from callgate.store.pin_sql import key_of
 from callgate.store.schema import pin
 
 if TYPE_CHECKING:
@@ -127,7 +126,7 @@ class StoreFollower:
         self._runner = runner
         self._user = user
         self._url = console_url(config)
-        self._shelf = SqlShelf(store)
+        self._shelf = SqlApprovals(store)
         self._calls = CallFollower(store) if calls else None
         self.switch = True
         self.versions = True
@@ -177,9 +176,9 @@ class StoreFollower:
             return
         with self._store.reading() as conn:
             decided = set(conn.execute(select(pin.c.server_key).distinct()).scalars())
-        reviewed = {one.lineage for one in servers if key_of(one.server_id) in decided}
+        reviewed = {one.lineage for one in servers if parts_hash(one.server_id) in decided}
         for one in fresh:
-            if one.lineage in reviewed and key_of(one.server_id) not in decided:
+            if one.lineage in reviewed and parts_hash(one.server_id) not in decided:
                 names = ", ".join(one.called)
                 yield VersionSeen(at=one.last_seen, server=names, server_id=one.server_id, tools=one.tools)
 

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from callgate.agents.apikeys import ApiKeys
 from callgate.agents.directories import DirectoryShown
-from callgate.agents.reaching import FetchFailed
+from callgate.agents.fetching import FetchFailed
 from callgate.app.agent_registry import (
     CallForecast,
     RecognisedAgent,
@@ -29,7 +29,7 @@ from callgate.app.agent_registry import (
     take_away,
     ways_in,
 )
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.config.agents import agent_name
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.requests import PageBody, SignedAction
@@ -170,14 +170,14 @@ class AgentsPage:
 
     # ---- changes ----
 
-    async def ready_key(self, _request: Request, session: Session, body: _NewKey) -> str:
+    async def ready_key(self, _request: Request, session: ConsoleSession, body: _NewKey) -> str:
         self._context.at_least(session, "operator")
         if (wrong := agent_name(body.agent)) is not None:
             raise Refused(Reason.INVALID_PARAMS, f"{wrong[:1].upper()}{wrong[1:]}.", advice="Give it another name.")
         until = f"for {body.days} days" if body.days else "until it is revoked"
         return f"Make an API key for the agent {body.agent}, {until}"
 
-    async def make_key(self, _request: Request, session: Session, body: _NewKey) -> Response:
+    async def make_key(self, _request: Request, session: ConsoleSession, body: _NewKey) -> Response:
         now = self._context.now()
         until = now + body.days * _DAY_MS if body.days else None
         try:
@@ -192,30 +192,30 @@ class AgentsPage:
         await self._record("agents.add", session, detail)
         return JSONResponse({"agent": body.agent, "id": made.key.id, "key": made.text})
 
-    async def ready_revoke(self, _request: Request, session: Session, body: _Revoke) -> str:
+    async def ready_revoke(self, _request: Request, session: ConsoleSession, body: _Revoke) -> str:
         self._context.at_least(session, "operator")
         rows = await self._theirs(body.agent, body.key)
         if not rows:
             raise Refused(Reason.PAGE_OUTDATED, "This key does not count any more, or not from here.")
         return f"Take {counted(rows)} from the agent {body.agent}: {body.key[:16]}"
 
-    async def revoke(self, _request: Request, session: Session, body: _Revoke) -> Response:
+    async def revoke(self, _request: Request, session: ConsoleSession, body: _Revoke) -> Response:
         return await self._take_away(session, body.agent, body.key)
 
-    async def ready_remove(self, _request: Request, session: Session, body: _Remove) -> str:
+    async def ready_remove(self, _request: Request, session: ConsoleSession, body: _Remove) -> str:
         self._context.at_least(session, "operator")
         rows = await self._theirs(body.agent)
         if not rows or sorted(one.key for one in rows) != sorted(body.keys):
             raise Refused(Reason.PAGE_OUTDATED)
         return f"Shut out the agent {body.agent}: {counted(rows)}"
 
-    async def remove(self, _request: Request, session: Session, body: _Remove) -> Response:
+    async def remove(self, _request: Request, session: ConsoleSession, body: _Remove) -> Response:
         return await self._take_away(session, body.agent, None)
 
     async def _theirs(self, agent: str, key: str | None = None) -> list[RecognisedAgent]:
         return added(await everybody(self._config, self._gateway.agents), agent, self._context.now(), key)
 
-    async def _take_away(self, session: Session, agent: str, key: str | None) -> Response:
+    async def _take_away(self, session: ConsoleSession, agent: str, key: str | None) -> Response:
         rows = await self._theirs(agent, key)
         await take_away(self._gateway.agents, rows, self._context.now(), key)
         await self._record("agents.remove", session, {"agent": agent, "keys": [one.key for one in rows]})
@@ -241,7 +241,7 @@ class AgentsPage:
             text = f"Fetched: {', '.join(changes[:20]) or 'nothing changed'}."
         return JSONResponse({"ok": done.ok, "text": text})
 
-    async def _record(self, action: str, session: Session, detail: dict[str, Any]) -> None:
+    async def _record(self, action: str, session: ConsoleSession, detail: dict[str, Any]) -> None:
         row = self._gateway.log.admin(action, session.user, detail)
         await self._gateway.store.run(lambda conn: self._gateway.store.insert(conn, row))
 

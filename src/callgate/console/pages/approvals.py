@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import WITHDRAWN, Session, reaches
+from callgate.approval.model import WITHDRAWN, ConsoleSession, reaches
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import RequestRow, asker, phase, requests
 from callgate.approval.reach import how_to_add, kind_of
@@ -109,7 +109,7 @@ class ApprovalsPage:
             happened=_timeline(asked, now),
         )
 
-    async def _sources(self, asked: Asked, session: Session) -> list[Card]:
+    async def _sources(self, asked: Asked, session: ConsoleSession) -> list[Card]:
         """The tools that a stranger's values in this call were read with, where this person may say that what they
         return is the user's own."""
         tools = self._context.tools
@@ -156,7 +156,7 @@ class ApprovalsPage:
     def _decided(self, asked: Asked) -> Response:
         return JSONResponse({"state": phase(asked, self._context.now())})
 
-    async def _own(self, request: Request, session: Session) -> Asked:
+    async def _own(self, request: Request, session: ConsoleSession) -> Asked:
         """The request of this address; somebody else's is as unknown as one that never was."""
         asked = await self._context.approvals.shelf.request(request.path_params["id"])
         if asked is None or asked.user != session.user:
@@ -167,7 +167,7 @@ class ApprovalsPage:
             )
         return asked
 
-    async def _open(self, request: Request, session: Session) -> Asked:
+    async def _open(self, request: Request, session: ConsoleSession) -> Asked:
         """The same, still to be decided by who may. The store has the last word on that; this one says it sooner."""
         asked = await self._own(request, session)
         self._context.at_least(session, "approver")

@@ -14,17 +14,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.assertion import Malformed, NotVerified
 from callgate.approval.proof import Proven, check_proof, is_proof
-from callgate.audit import noted, receipt, records
-from callgate.audit.climbing import Climb, climb
+from callgate.approval.webauthn import MalformedResponse, NotVerified
+from callgate.audit import note, receipt, records
 from callgate.audit.note import parse
-from callgate.audit.reading import Entry, entry
-from callgate.audit.records import DecisionRecord, OutcomeRecord
-from callgate.audit.rows import DECISION, OUTCOME
-from callgate.audit.searching import Search, part, search
-from callgate.audit.storage import Filter, Head, Tables
-from callgate.audit.verify import Report, verify
+from callgate.audit.proofs import ProofSteps, climb
+from callgate.audit.reading import CallEntry, Search, entry, part, search
+from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
+from callgate.audit.storage import Filter, Tables, TreeHead
+from callgate.audit.verify import VerifyReport, verify
 from callgate.canonical import canonical
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.pages.home import reason_meaning
@@ -51,7 +49,7 @@ class VerifyResult(msgspec.Struct, frozen=True):
 
     at: int
     by: str
-    report: Report | None = None
+    report: VerifyReport | None = None
     problem: str = ""
     advice: str = ""
 
@@ -187,7 +185,7 @@ class AuditPage:
         try:
             with log.store.audit_reading() as tables:
                 head = tables.head()
-            beside = None if head is None else noted.get(log.keyring, parse(head.note).origin)
+            beside = None if head is None else note.noted_checkpoint(log.keyring, parse(head.note).origin)
             report = verify(log.store, log.keyring, earlier=[] if beside is None else [beside])
         except StoreError:
             raise
@@ -196,7 +194,7 @@ class AuditPage:
         return VerifyResult(now, by, report)
 
 
-def _signed_at(head: Head | None) -> int | None:
+def _signed_at(head: TreeHead | None) -> int | None:
     try:
         return None if head is None else parse(head.note).at
     except Tampered:
@@ -219,11 +217,11 @@ def routes(context: ConsoleContext) -> list[Route]:
     ]
 
 
-class RecordProof(msgspec.Struct, frozen=True):
+class RecordCheck(msgspec.Struct, frozen=True):
     """One record's way to the signed root; `problem` where there is none."""
 
     name: str
-    climb: Climb | None = None
+    climb: ProofSteps | None = None
     problem: str = ""
     bad: bool = False
 
@@ -242,7 +240,7 @@ class CallAccount(msgspec.Struct, frozen=True):
     # What other checks have put on record.
     others: list[TreeLine] | None
     trust_tree: list[TreeLine] | None
-    proofs: Sequence[RecordProof]
+    proofs: Sequence[RecordCheck]
     # The passkey's signature, verified again from the record alone; or why it does not hold.
     proven: Proven | None = None
     unproven: str = ""
@@ -257,7 +255,7 @@ class CallAccount(msgspec.Struct, frozen=True):
         return all(one.climb is not None and one.climb.holds for one in self.proofs)
 
 
-def call_account(tables: Tables, found: Entry, public_keys: list[bytes]) -> CallAccount:
+def call_account(tables: Tables, found: CallEntry, public_keys: list[bytes]) -> CallAccount:
     """The account of a call, in one view of the log."""
     decision = found.decision
     bodies: dict[int, tuple[int, bytes]] = {}
@@ -288,13 +286,13 @@ def call_account(tables: Tables, found: Entry, public_keys: list[bytes]) -> Call
     )
 
 
-def _proof(tables: Tables, name: str, found: tuple[int, bytes], public_keys: list[bytes]) -> RecordProof:
+def _proof(tables: Tables, name: str, found: tuple[int, bytes], public_keys: list[bytes]) -> RecordCheck:
     try:
-        return RecordProof(name, climb(tables, *found, public_keys))
+        return RecordCheck(name, climb(tables, *found, public_keys))
     except Tampered as error:
-        return RecordProof(name, problem=str(error), bad=True)
+        return RecordCheck(name, problem=str(error), bad=True)
     except AuditError as error:
-        return RecordProof(name, problem=str(error))
+        return RecordCheck(name, problem=str(error))
 
 
 def _proven(decision: DecisionRecord) -> tuple[Proven | None, str]:
@@ -305,7 +303,7 @@ def _proven(decision: DecisionRecord) -> tuple[Proven | None, str]:
     try:
         form = canonical(decision.arguments.value) if whole else None
         return check_proof(facts, decision.tool, form), ""
-    except (Malformed, NotVerified, CallgateError) as error:
+    except (MalformedResponse, NotVerified, CallgateError) as error:
         return None, str(error)
 
 

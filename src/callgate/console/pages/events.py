@@ -17,8 +17,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from callgate.approval.display import escape
+from callgate.approval.model import ConsoleSession
 from callgate.approval.model import Request as Asked
-from callgate.approval.model import Session
 from callgate.approval.overview import phase
 from callgate.console.cards import key_of
 from callgate.console.context import ConsoleContext
@@ -51,7 +51,7 @@ class EventStream(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(self, context: ConsoleContext, feed: ChangeFeed, request: Request, session: Session) -> None:
+    def __init__(self, context: ConsoleContext, feed: ChangeFeed, request: Request, session: ConsoleSession) -> None:
         super().__init__()
         self._context = context
         self._feed = feed
@@ -127,7 +127,7 @@ class EventsPage:
         session = await self._authenticate(request)
         return JSONResponse(msgspec.to_builtins(await self._feed.news(session)))
 
-    async def _authenticate(self, request: Request) -> Session:
+    async def _authenticate(self, request: Request) -> ConsoleSession:
         # Another program's page on this machine is of the same site: it sends the cookie, and would take the places.
         if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             raise Refused(Reason.FORGED_REQUEST, "The browser says that another site sent this request.")
@@ -228,7 +228,7 @@ class ChangeFeed:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    async def news(self, session: Session) -> WaitingSummary:
+    async def news(self, session: ConsoleSession) -> WaitingSummary:
         """What waits for this person, as of the newest version or later."""
         key = (session.user, session.role)
         async with self._lock:
@@ -241,7 +241,7 @@ class ChangeFeed:
                 self._cached[key] = version, made
             return made
 
-    async def _compute(self, session: Session) -> WaitingSummary:
+    async def _compute(self, session: ConsoleSession) -> WaitingSummary:
         context, now = self._context, self._context.now()
         found = await context.approvals.shelf.requests(session.user, states=("waiting",), limit=_MOST)
         waiting = [one for one in found if phase(one, now) == "waiting"]

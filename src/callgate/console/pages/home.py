@@ -9,8 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from callgate.audit.reading import Entry
-from callgate.audit.searching import Search, search
+from callgate.audit.reading import CallEntry, Search, search
 from callgate.audit.storage import Filter
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.pages.servers import list_servers
@@ -68,7 +67,7 @@ class RecentActivity:
             "servers": len(self._gateway.config.servers),
         }
 
-    async def _refusals(self, _now: int) -> Sequence[Entry]:
+    async def _refusals(self, _now: int) -> Sequence[CallEntry]:
         wanted, enough = Search(Filter(verdict="refuse")), out_of_time(_SECONDS)
         try:
             found = await in_log(

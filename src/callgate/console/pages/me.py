@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Credential, Session, reaches
+from callgate.approval.model import ConsoleSession, Credential, reaches
 from callgate.approval.overview import passkey_row
 from callgate.approval.reach import demanded, except_for, how_to_add, lacking
 from callgate.console.context import ConsoleContext
@@ -82,7 +82,7 @@ class MePage:
         session, body = await self._context.change(request, SignedBody)
         return JSONResponse({"ticket": await self._context.approvals.finish_device(session.user, body.evidence)})
 
-    async def _own(self, request: Request, session: Session) -> Credential:
+    async def _own(self, request: Request, session: ConsoleSession) -> Credential:
         found = await self._context.approvals.shelf.credential(request.path_params["id"])
         if found is None or found.user != session.user or found.revoked_at is not None:
             raise Refused(Reason.PAGE_UNKNOWN, "You have no such passkey.", advice="Load the page again.")

@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.display import escape
-from callgate.approval.model import ROLES, Credential, Role, Session, User
+from callgate.approval.model import ROLES, ConsoleSession, Credential, Role, User
 from callgate.approval.overview import passkeys, people, person
-from callgate.approval.persons import check_user_name
+from callgate.approval.people import check_user_name
 from callgate.console.context import ConsoleContext
 from callgate.console.requests import Name, PageBody, SignedAction
 from callgate.errors import Reason, Refused
@@ -66,50 +66,50 @@ class PeoplePage:
             path=_path_of(user.name),
         )
 
-    async def ready_invite(self, _request: Request, session: Session, body: _Invite) -> str:
+    async def ready_invite(self, _request: Request, session: ConsoleSession, body: _Invite) -> str:
         self._context.at_least(session, "operator")
         name = check_user_name(body.name)
         if await self._context.approvals.shelf.user(name) is not None:
             raise Refused(Reason.USER_EXISTS, f"{name} is here already.", advice="Choose another name.")
         return f"Invite {name} as {body.role}"
 
-    async def invite(self, _request: Request, session: Session, body: _Invite) -> Response:
+    async def invite(self, _request: Request, session: ConsoleSession, body: _Invite) -> Response:
         shown = body.display_name.strip()
         ticket = await self._context.approvals.invite(body.name, shown, by=session.user, role=body.role)
         return JSONResponse({"user": body.name, "ticket": ticket})
 
-    async def ready_link(self, request: Request, session: Session, _body: PageBody) -> str:
+    async def ready_link(self, request: Request, session: ConsoleSession, _body: PageBody) -> str:
         self._context.at_least(session, "operator")
         return f"Make a link with which {(await self._user(request)).name} enrols a passkey"
 
-    async def link(self, request: Request, session: Session, _body: PageBody) -> Response:
+    async def link(self, request: Request, session: ConsoleSession, _body: PageBody) -> Response:
         user = await self._user(request)
         ticket = await self._context.approvals.invite_again(user.name, by=session.user)
         return JSONResponse({"user": user.name, "ticket": ticket})
 
-    async def ready_role(self, request: Request, session: Session, body: _SetRole) -> str:
+    async def ready_role(self, request: Request, session: ConsoleSession, body: _SetRole) -> str:
         self._context.at_least(session, "operator")
         user = await self._user(request)
         if user.role != body.before:
             raise Refused(Reason.PAGE_OUTDATED, f"{user.name} is {user.role} by now. Nothing was changed.")
         return f"Make {user.name} {body.role}"
 
-    async def role(self, request: Request, session: Session, body: _SetRole) -> Response:
+    async def role(self, request: Request, session: ConsoleSession, body: _SetRole) -> Response:
         user = await self._user(request)
         await self._context.approvals.set_role(user.name, body.role, by=session.user)
         return JSONResponse({"role": body.role})
 
-    async def ready_revoke(self, request: Request, session: Session, body: _Passkey) -> str:
+    async def ready_revoke(self, request: Request, session: ConsoleSession, body: _Passkey) -> str:
         self._context.at_least(session, "operator")
         held = await self._held(request, body)
         return f"Revoke the passkey “{escape(held.name)}” ({held.id[:8]}…) of {held.user}"
 
-    async def revoke(self, request: Request, session: Session, body: _Passkey) -> Response:
+    async def revoke(self, request: Request, session: ConsoleSession, body: _Passkey) -> Response:
         held = await self._held(request, body)
         await self._context.approvals.revoke(held.id, by=session.user)
         return JSONResponse({})
 
-    async def ready_remove(self, request: Request, session: Session, body: _Remove) -> str:
+    async def ready_remove(self, request: Request, session: ConsoleSession, body: _Remove) -> str:
         self._context.at_least(session, "operator")
         user = await self._user(request)
         if user.name == session.user:
@@ -118,7 +118,7 @@ class PeoplePage:
             raise Refused(Reason.PAGE_OUTDATED)
         return f"Remove {user.name} with {body.passkeys} passkeys, for good"
 
-    async def remove(self, request: Request, session: Session, _body: _Remove) -> Response:
+    async def remove(self, request: Request, session: ConsoleSession, _body: _Remove) -> Response:
         user = await self._user(request)
         await self._context.approvals.remove(user.name, by=session.user)
         return JSONResponse({})

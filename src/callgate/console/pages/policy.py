@@ -20,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Session
-from callgate.audit.reading import Entry, Filter, entries, entry
+from callgate.approval.model import ConsoleSession
+from callgate.audit.reading import CallEntry, entries, entry
 from callgate.audit.records import DecisionRecord
+from callgate.audit.storage import Filter
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.rendering import EscapedText, statement
 from callgate.console.requests import PageBody, SignedAction
@@ -200,7 +201,7 @@ class PolicyPage:
 
     # ---- putting rules in force ----
 
-    async def ready(self, _request: Request, session: Session, body: _Save) -> str:
+    async def ready(self, _request: Request, session: ConsoleSession, body: _Save) -> str:
         self._context.at_least(session, "operator")
         held = await self._held()
         if held is None or held.problem:
@@ -223,7 +224,7 @@ class PolicyPage:
         after = digest(body.text.encode())
         return f"Put {own} {'rule' if own == 1 else 'rules'} in force, as {held.path.name} ({after[:19]})"
 
-    async def save(self, request: Request, session: Session, body: _Save) -> Response:
+    async def save(self, request: Request, session: ConsoleSession, body: _Save) -> Response:
         async with self._saving:
             # Once more, now that nobody else of this console writes.
             await self.ready(request, session, body)
@@ -272,7 +273,7 @@ def _problem_lines(error: ConfigError) -> list[EscapedText]:
     return shown if len(found) <= _PROBLEMS else [*shown, EscapedText(f"and {len(found) - _PROBLEMS} more")]
 
 
-def _why(found: Entry, told: Explanation) -> dict[str, Any]:
+def _why(found: CallEntry, told: Explanation) -> dict[str, Any]:
     rules = [
         (rule, [(name, json.dumps(value, ensure_ascii=False)) for name, value in rule.facts.items()])
         for rule in told.told

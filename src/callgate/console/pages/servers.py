@@ -10,16 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from callgate.audit.reading import Entry, lost
-from callgate.audit.searching import Search, search
+from callgate.audit.reading import CallEntry, Search, lost, search
 from callgate.audit.storage import Filter
 from callgate.config import ServerSection
 from callgate.console.cards import key_of
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.statistics import Recent, chart, hourly_counts, in_log, out_of_time, rows
 from callgate.errors import Reason, Refused
-from callgate.pinning.views import ServerStatus
-from callgate.store.audit_tables import AuditTables
+from callgate.pinning.review.views import ServerStatus
+from callgate.store.audit import AuditTables
 
 _DAY: Final = 24
 _CALLS: Final = 10
@@ -111,7 +110,7 @@ class ServerRow(msgspec.Struct, frozen=True):
     name: str
     server: ServerSection | None
     met: Sequence[ServerStatus] = ()
-    failed: Sequence[Entry] = ()
+    failed: Sequence[CallEntry] = ()
 
     @property
     def status(self) -> ServerStatus | None:
@@ -141,7 +140,7 @@ async def list_servers(context: ConsoleContext, gateway: GatewayParts) -> list[S
         for one in await context.tools.pins.statuses(context.tools.configured()):
             for name in one.seen.called:
                 met.setdefault(name, []).append(one)
-    failed: dict[str, list[Entry]] = {}
+    failed: dict[str, list[CallEntry]] = {}
     for entry in await in_log(gateway.store, lambda tables: _failed_calls(tables, context.now())):
         failed.setdefault(entry.decision.server, []).append(entry)
     names = [*configured, *sorted(name for name in met if name not in configured)]
@@ -150,7 +149,7 @@ async def list_servers(context: ConsoleContext, gateway: GatewayParts) -> list[S
     ]
 
 
-def _failed_calls(tables: AuditTables, now: int) -> list[Entry]:
+def _failed_calls(tables: AuditTables, now: int) -> list[CallEntry]:
     since = now - _RECENT_MS
     found = lost(tables, FAILED, max(0, tables.newest() - _RECORDS), _MOST)
     return [one for one in found if one.decision.at >= since]

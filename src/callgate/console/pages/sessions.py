@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.console.context import ConsoleContext, TrustReviews
 from callgate.console.flow import draw
 from callgate.console.marking import TextMarks
@@ -135,15 +135,15 @@ class QuarantinePage:
         person, body = await self._context.change(request, _Settle)
         return await self._settle(request, person, body, "dropped")
 
-    async def ready(self, request: Request, person: Session, _body: _Settle) -> str:
+    async def ready(self, request: Request, person: ConsoleSession, _body: _Settle) -> str:
         self._trust.check(person)
         view = await self._trust.service.show(request.path_params["handle"])
         return f"Give the agent the result {view.held.handle} that was held back"
 
-    async def release(self, request: Request, person: Session, body: _Settle) -> Response:
+    async def release(self, request: Request, person: ConsoleSession, body: _Settle) -> Response:
         return await self._settle(request, person, body, "released")
 
-    async def _settle(self, request: Request, person: Session, body: _Settle, state: Settled) -> Response:
+    async def _settle(self, request: Request, person: ConsoleSession, body: _Settle, state: Settled) -> Response:
         self._trust.check(person)
         handle = request.path_params["handle"]
         held = await self._trust.settle(handle, state, by=person.user, note=body.note.strip())

@@ -13,8 +13,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate._version import __version__
-from callgate.approval.model import Session
-from callgate.audit.key_rows import key_rows
+from callgate.approval.model import ConsoleSession
+from callgate.audit.seal import key_rows
 from callgate.config import Config, show
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.rendering import json_tree
@@ -74,17 +74,17 @@ class SettingsPage:
         self._context.at_least(session, "approver")
         return await self._turn(session, body.note, on=True)
 
-    async def ready(self, _request: Request, session: Session, body: _GoOn) -> str:
+    async def ready(self, _request: Request, session: ConsoleSession, body: _GoOn) -> str:
         self._context.at_least(session, "operator")
         stored = await self._gateway.store.read(read_block)
         if not stored.on or stored.at != body.since:
             raise Refused(Reason.PAGE_OUTDATED)
         return "Let calls through again"
 
-    async def go_on(self, _request: Request, session: Session, body: _GoOn) -> Response:
+    async def go_on(self, _request: Request, session: ConsoleSession, body: _GoOn) -> Response:
         return await self._turn(session, body.note, on=False)
 
-    async def _turn(self, session: Session, said: str, *, on: bool) -> Response:
+    async def _turn(self, session: ConsoleSession, said: str, *, on: bool) -> Response:
         note = said.strip()
         state = Block(on=on, at=self._context.now(), by=session.user, note=note)
         detail = {"note": note} if note else None

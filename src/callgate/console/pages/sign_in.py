@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.encoding import to_iso
+from callgate.approval.action import to_iso
 from callgate.approval.reach import choice, reach
 from callgate.console.context import ConsoleContext
 from callgate.console.guard import AttemptLimit

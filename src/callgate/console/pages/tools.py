@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.display import escape
-from callgate.approval.model import Session
+from callgate.approval.model import ConsoleSession
 from callgate.console.cards import Card, changed_since, key_of, seen_of
 from callgate.console.context import ConsoleContext, ReviewBrief, ToolReviews, Waits
 from callgate.console.rendering import EscapedText, exact, statement
@@ -21,8 +21,8 @@ from callgate.console.requests import Note, PageBody, SignedAction, Word
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
 from callgate.pinning.model import Pin, ToolSeen
+from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
 from callgate.pinning.service import Choice
-from callgate.pinning.views import Review, ServerView, SetView, ToolView
 from callgate.trust.effects import EFFECTS, relabelled
 
 # How much one sheet of the review has: more would stall the browser, and nobody reads so much at once.
@@ -162,14 +162,14 @@ class ToolsPage:
             raise Refused(Reason.SIGNATURE_NEEDED)
         return await self.carry_out(request, session, body)
 
-    async def ready(self, _request: Request, session: Session, body: _Decide) -> str:
+    async def ready(self, _request: Request, session: ConsoleSession, body: _Decide) -> str:
         self._tools.check(session)
         # Nobody is asked to sign what cannot hold.
         names = [escape(one.tool) for one in _choices(body.decisions, _views_by_key(await self._tools.review()))]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"Decide on {', '.join(names[:_NAMED])}{more}"
 
-    async def carry_out(self, _request: Request, session: Session, body: _Decide) -> Response:
+    async def carry_out(self, _request: Request, session: ConsoleSession, body: _Decide) -> Response:
         self._tools.check(session)
         review = await self._tools.review()
         choices = list(_choices(body.decisions, _views_by_key(review)))
@@ -183,13 +183,13 @@ class ToolsPage:
             raise Refused(refused.reason, f"{refused.message}. Nothing was decided.", advice=_OVERRULE) from None
         return JSONResponse({"decided": len(choices)})
 
-    async def ready_labels(self, _request: Request, session: Session, body: _Labels) -> str:
+    async def ready_labels(self, _request: Request, session: ConsoleSession, body: _Labels) -> str:
         self._tools.check(session)
         server, tools = _unlabelled_tools(await self._tools.review(), body)
         do = "does" if len(tools) == 1 else "do"
         return f"Agree what {_count_text(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
 
-    async def labels(self, _request: Request, session: Session, body: _Labels) -> Response:
+    async def labels(self, _request: Request, session: ConsoleSession, body: _Labels) -> Response:
         self._tools.check(session)
         _, tools = _unlabelled_tools(await self._tools.review(), body)
         choices = [
@@ -199,11 +199,11 @@ class ToolsPage:
         await self._tools.pins.decide(choices, by=session.user)
         return JSONResponse({"decided": len(choices)})
 
-    async def ready_together(self, _request: Request, session: Session, _body: _Reviewed) -> str:
+    async def ready_together(self, _request: Request, session: ConsoleSession, _body: _Reviewed) -> str:
         self._tools.check(session)
         return "Approve that these servers are used together"
 
-    async def reviewed(self, _request: Request, session: Session, body: _Reviewed) -> Response:
+    async def reviewed(self, _request: Request, session: ConsoleSession, body: _Reviewed) -> Response:
         for one in (await self._tools.review()).sets:
             if key_of(one.group) == body.group:
                 await self._tools.pins.review_set(one.group, body.version, by=session.user)

@@ -29,7 +29,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from callgate.approval.encoding import to_base64url
+from callgate.approval.action import to_base64url
 from callgate.errors import place
 from callgate.sdk.authenticators import CeremonyCancelled, CeremonyTimedOut, CreationPrompt, NoPasskey, Prompt
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from callgate.approval.encoding import from_base64url, to_base64url
+from callgate.approval.action import from_base64url, to_base64url
 from callgate.sdk.authenticators import NoPasskey
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from mcp_types import (
 from msgspec import Meta
 from pydantic import BaseModel, ConfigDict
 
-from callgate.approval.encoding import from_base64url
+from callgate.approval.action import from_base64url
 from callgate.pinning.model import PENDING_TOOL
 from callgate.protocol import CAPABILITIES, CHALLENGE_CREATE, META, REQUIRED, WEBAUTHN
 from callgate.sdk.connection import both_handlers, is_open

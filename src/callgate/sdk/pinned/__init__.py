@@ -30,10 +30,9 @@ from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.gate import Context, Gate
 from callgate.pinning.identity import http_identity, library_identity, shown, stdio_identity
 from callgate.pinning.judging import Toolset
-from callgate.pinning.model import Action, Identity, Pin
+from callgate.pinning.model import Action, Pin, PinningSettings, ServerIdentity
+from callgate.pinning.review.views import Review, ToolView
 from callgate.pinning.service import Choice
-from callgate.pinning.settings import Settings
-from callgate.pinning.views import Review, ToolView
 from callgate.sdk.connection import both_handlers, held_open, is_open, plain_copy
 from callgate.sdk.pinned.calls import GatedCalls, NamedServer, PinCheck, PinnedCall, PinRecorder
 from callgate.sdk.pinned.store import PinStore, ServerLease, open_pin_store
@@ -42,11 +41,11 @@ from callgate.sdk.pinned.tool_list import ConnectionTools, listening_for_changes
 log = logging.getLogger("callgate.pinning")
 
 _STORE_SECONDS = 5.0
-_USUAL = Settings(on_behalf_of="whoever uses this client")
+_USUAL = PinningSettings(on_behalf_of="whoever uses this client")
 # From what a server says of itself to who it is.
-Identify: TypeAlias = Callable[[str], Identity]
+Identify: TypeAlias = Callable[[str], ServerIdentity]
 # An identity, a URL, a command, or a function of what the server says of itself; None: as the client connects.
-ServerIs: TypeAlias = Identity | str | Sequence[str] | Identify | None
+ServerIs: TypeAlias = ServerIdentity | str | Sequence[str] | Identify | None
 _ADVICE = "Give PinnedClient a `server`: library_identity(NAME, version=VERSION), a URL, or the command as a list."
 
 
@@ -70,7 +69,7 @@ class PinnedClient:
         server: ServerIs = None,
         name: str | None = None,
         group: str = "",
-        settings: Settings | None = None,
+        settings: PinningSettings | None = None,
         arguments: Literal["whole", "redacted", "hashed"] = "redacted",
         request_seconds: float = 30.0,
     ) -> None:
@@ -137,10 +136,10 @@ class PinnedClient:
             raise RuntimeError("open PinnedClient first, with `async with`")
         return self._opened
 
-    async def _who(self) -> Identity:
+    async def _who(self) -> ServerIdentity:
         return await asyncio.to_thread(self._known.identify, "")
 
-    def _named(self, identity: Identity) -> NamedServer:
+    def _named(self, identity: ServerIdentity) -> NamedServer:
         """A server without a name of the author's is known by what it is, never by what it calls itself."""
         return self._place if self._place.name else msgspec.structs.replace(self._place, name=identity.lineage)
 
@@ -253,7 +252,18 @@ async def _cancel(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-__all__ = ["Identity", "PinnedClient", "Review", "Settings", "library_identity"]
+# The names that client authors know.
+Identity, Settings = ServerIdentity, PinningSettings
+
+__all__ = [
+    "Identity",
+    "PinnedClient",
+    "PinningSettings",
+    "Review",
+    "ServerIdentity",
+    "Settings",
+    "library_identity",
+]
 
 
 class ResolvedServer(msgspec.Struct, frozen=True):
@@ -267,7 +277,7 @@ class ResolvedServer(msgspec.Struct, frozen=True):
 def resolve_server(server: ServerIs, client: Client) -> ResolvedServer:
     """Who the server is, by the author's word or by what the client connects to; ConfigError where neither tells."""
     transport = _transport(client.server)
-    if isinstance(server, Identity):
+    if isinstance(server, ServerIdentity):
         return ResolvedServer(_as_given(server), server.lineage, transport)
     if callable(server):
         return ResolvedServer(server, "", transport)
@@ -294,16 +304,16 @@ def _stdio_server(how: StdioServerParameters) -> ResolvedServer:
     cwd = None if how.cwd is None else os.fspath(how.cwd)
     path = {**get_default_environment(), **(how.env or {})}.get("PATH")
 
-    def identify(reported: str) -> Identity:
+    def identify(reported: str) -> ServerIdentity:
         return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported)
 
     return ResolvedServer(identify, how.command, "stdio")
 
 
-def _as_given(identity: Identity) -> Identify:
+def _as_given(identity: ServerIdentity) -> Identify:
     """The author's word. Without a version the server's own is added: another version is another server."""
 
-    def identify(reported: str) -> Identity:
+    def identify(reported: str) -> ServerIdentity:
         if identity.kind == "library" and not identity.chosen:
             name = unquote(identity.lineage.removeprefix("library:"), errors="surrogatepass")
             return library_identity(name, reported=reported)

@@ -32,10 +32,9 @@ from callgate.errors import CallgateError, Reason, Refused
 from callgate.gate import Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.pinning.arguments import odd
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import Listing
+from callgate.pinning.listing import ObservedServer, ToolListing, observed
 from callgate.pinning.model import Change, ServerSeen
-from callgate.pinning.sighting import Sighting, sighting
-from callgate.pinning.storage import PinShelf
+from callgate.pinning.storage import PinRepository
 from callgate.sdk.outcome import shorten
 from callgate.sdk.pinned.store import PinStore, ServerLease
 from callgate.sdk.pinned.tool_list import ConnectionTools, VerifiedTools
@@ -55,7 +54,7 @@ class PinRecorder:
 
     def __init__(
         self,
-        shelf: PinShelf,
+        shelf: PinRepository,
         audit: AuditLog,
         policy: ArgumentsPolicy,
         *,
@@ -112,7 +111,7 @@ class PinRecorder:
 
     # ---- lists ----
 
-    async def met(self, sight: Sighting, found: VerifiedTools, toolset: Toolset) -> None:
+    async def met(self, sight: ObservedServer, found: VerifiedTools, toolset: Toolset) -> None:
         """A whole list was read: keep it for reviewers, and tell of what is another than before."""
         server, listing, at = sight.server, found.listing, self._clock()
         again = self._written[:2] == (server.server_id, listing.digest)
@@ -310,7 +309,7 @@ class PinCheck:
         self._held: Mapping[str, str] = {}
         self._turn = asyncio.Lock()
         # The list that the caller goes by.
-        self.shown: Listing | None = None
+        self.shown: ToolListing | None = None
 
     async def look(self, *, anew: bool = False) -> tuple[VerifiedTools, Toolset]:
         """The verified list, and its tools under the decisions of now. `anew`: it is read, however young it is."""
@@ -320,7 +319,7 @@ class PinCheck:
             await self._lease.join(found.identity.server_id)
             if found is not self._met:
                 at, now = self._place, self._recorder.now()
-                sight = sighting(found.identity, found.listing, now, name=at.name, group=at.group, target=at.target)
+                sight = observed(found.identity, found.listing, now, name=at.name, group=at.group, target=at.target)
                 await self._recorder.met(sight, found, self._compile(found, {}))
                 self._met = found
             self._held = await self._lease.held(found.listing.digest)

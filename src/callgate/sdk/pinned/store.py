@@ -19,9 +19,8 @@ import msgspec
 from callgate.audit import AuditLog
 from callgate.errors import CallgateError, Reason, Refused, StoreError
 from callgate.keyring import Keyring
-from callgate.pinning.model import Connected
+from callgate.pinning.model import Connected, PinningSettings
 from callgate.pinning.service import Pins
-from callgate.pinning.settings import Settings
 from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
 from callgate.store import SqlPins
 
@@ -77,7 +76,7 @@ class PinStore(msgspec.Struct, frozen=True):
 
 
 @contextlib.asynccontextmanager
-async def open_pin_store(place: str | Path, settings: Settings) -> AsyncIterator[PinStore]:
+async def open_pin_store(place: str | Path, settings: PinningSettings) -> AsyncIterator[PinStore]:
     """Open everything; what is durable is flushed when the block ends. StoreError where the file cannot be used."""
     section = store_section(place)
     keyring = Keyring(section.keys_path)

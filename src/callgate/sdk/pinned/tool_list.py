@@ -29,9 +29,8 @@ from mcp_types import (
 
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.pinning.identity import reported_as
-from callgate.pinning.listing import Listing, Reader, bound
-from callgate.pinning.model import Identity, Listed
-from callgate.pinning.settings import Settings
+from callgate.pinning.listing import EntryReader, ToolListing, bound
+from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity
 from callgate.sdk.connection import RawPage
 from callgate.sdk.outcome import shorten
 
@@ -50,8 +49,8 @@ _ACK_SECONDS: Final = 5.0
 class VerifiedTools(msgspec.Struct, frozen=True):
     """A whole list under one identity, and its entries as the SDK has them; `fresh`: the first on this connection."""
 
-    identity: Identity
-    listing: Listing
+    identity: ServerIdentity
+    listing: ToolListing
     tools: tuple[Tool, ...]
     generation: int
     at: float
@@ -61,9 +60,9 @@ class VerifiedTools(msgspec.Struct, frozen=True):
 class _Reading:
     """A list while it is read, page by page, under one identity."""
 
-    def __init__(self, identity: Identity, reader: Reader, settings: Settings) -> None:
+    def __init__(self, identity: ServerIdentity, reader: EntryReader, settings: PinningSettings) -> None:
         self.identity = identity
-        self.listed: list[Listed] = []
+        self.listed: list[ListedTool] = []
         self.tools: list[Tool] = []
         self.problem = ""
         self._reader = reader
@@ -82,7 +81,7 @@ class ConnectionTools:
         self,
         session: Callable[[], ClientSession],
         identify: Identify,
-        settings: Settings,
+        settings: PinningSettings,
         *,
         seconds: float,
         clock: Callable[[], float] = time.monotonic,
@@ -160,7 +159,7 @@ class ConnectionTools:
             if cursor is None or reader.problem:
                 if self._generation != generation:
                     return None
-                listing = Listing(reader.listed, problem=reader.problem)
+                listing = ToolListing(reader.listed, problem=reader.problem)
                 kept = self._absorb(reader.tools)
                 return VerifiedTools(reader.identity, listing, kept, generation, self._clock(), self.last is None)
             if size > _READ_BYTES:
@@ -194,7 +193,7 @@ class ConnectionTools:
         identity = await asyncio.to_thread(self._identify, reported)
         before = self.last
         known = before.listing.known if before is not None and before.identity == identity else None
-        return _Reading(identity, Reader(identity.server_id, self._settings, known), self._settings)
+        return _Reading(identity, EntryReader(identity.server_id, self._settings, known), self._settings)
 
     def _absorb(self, tools: list[Tool]) -> tuple[Tool, ...]:
         """Let the session take in what it needs for calls: output schemas, and which arguments go into headers."""

@@ -28,7 +28,15 @@ from mcp_types import CallToolRequestParams
 from msgspec.structs import replace
 from starlette.applications import Starlette
 
-from callgate.approval import Approvals, Describe, Policy, RelyingParty, Settings, Shelf, check_class
+from callgate.approval import (
+    ApprovalPolicy,
+    ApprovalRepository,
+    Approvals,
+    ApprovalSettings,
+    Describe,
+    RelyingParty,
+    check_class,
+)
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness
 from callgate.errors import ConfigError
@@ -67,7 +75,7 @@ class VerifiedApproval(Extension):
         origins: Sequence[str] = (LOCAL,),
         top_origins: Sequence[str] = (),
         first_use: bool = False,
-        settings: Settings | None = None,
+        settings: ApprovalSettings | None = None,
         strict_defaults: bool = False,
         enabled: bool = True,
         clock: Callable[[], float] = time.time,
@@ -88,7 +96,7 @@ class VerifiedApproval(Extension):
         self._approver = user
         self._server_id = None if server_id is None else check_server_id(server_id)
         self._party = RelyingParty(rp_id, rp_name, tuple(origins), tuple(top_origins))
-        chosen = settings or Settings()
+        chosen = settings or ApprovalSettings()
         self._settings = replace(chosen, first_use=first_use or chosen.first_use)
         self._clock = clock
         self._random = random
@@ -246,14 +254,14 @@ class VerifiedApproval(Extension):
         user = None if callable(self._approver) else self._approver
         return open_service(self._place, self._make_approvals, self._handler.server_name, self._server_id, user=user)
 
-    def _make_approvals(self, shelf: Shelf, witness: Witness) -> Approvals:
+    def _make_approvals(self, shelf: ApprovalRepository, witness: Witness) -> Approvals:
         return Approvals(shelf, self._party, self._settings, clock=self._clock, random=self._random, witness=witness)
 
 
 def _mark(
     describe: Describe | None, authenticator_class: str, *, require_counter: bool, extra: Mapping[str, Any] | None
 ) -> Mark:
-    return Mark(Policy(check_class(authenticator_class), require_counter), describe, dict(extra or {}))
+    return Mark(ApprovalPolicy(check_class(authenticator_class), require_counter), describe, dict(extra or {}))
 
 
 def bind(low: Server[Any], methods: Sequence[MethodBinding], intercept: Intercept) -> None:

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import anyio
 import msgspec
 
-from callgate.approval import Approvals, Shelf
+from callgate.approval import ApprovalRepository, Approvals
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness, no_witness
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
@@ -25,13 +25,13 @@ from callgate.audit.decisions import decision_record
 from callgate.errors import Reason, Refused
 from callgate.gate import Call, Decision
 from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
-from callgate.store import SqlShelf
+from callgate.store import SqlApprovals
 
 log = logging.getLogger("callgate.sdk")
 
 # A file, a URL as `store.url` takes it, or somebody's own shelf; None is the store that `callgate` uses by default.
-Place: TypeAlias = str | Path | Shelf | None
-MakeApprovals: TypeAlias = Callable[[Shelf, Witness], Approvals]
+Place: TypeAlias = str | Path | ApprovalRepository | None
+MakeApprovals: TypeAlias = Callable[[ApprovalRepository, Witness], Approvals]
 _REDACTED: Final = ArgumentsPolicy("redacted", ())
 
 
@@ -102,7 +102,7 @@ async def _open_store(
     place: str | Path | None, make: MakeApprovals, server: str, server_id: str | None
 ) -> AsyncIterator[OpenedService]:
     async with open_store(store_section(place)) as (store, audit, switch):
-        shelf = SqlShelf(store)
+        shelf = SqlApprovals(store)
         approvals = make(shelf, audit.admin)
         chosen = await _server_id(shelf, server, server_id)
         recorder = ApprovalRecorder(shelf, audit, secrets.token_hex(6))
@@ -124,7 +124,7 @@ def how_to_enrol(place: str | Path | None, user: str | None) -> str:
     return shlex.join(words)
 
 
-async def _server_id(shelf: Shelf, server: str, given: str | None) -> str:
+async def _server_id(shelf: ApprovalRepository, server: str, given: str | None) -> str:
     """§4.6: never the same for two servers, also where both keep their approvals in one store."""
     if given is not None:
         return given
@@ -134,7 +134,7 @@ async def _server_id(shelf: Shelf, server: str, given: str | None) -> str:
 class ApprovalRecorder:
     """Decisions and outcomes; without a log, only what a decision uses up is kept."""
 
-    def __init__(self, shelf: Shelf, audit: AuditLog | None, process: str) -> None:
+    def __init__(self, shelf: ApprovalRepository, audit: AuditLog | None, process: str) -> None:
         self._shelf = shelf
         self._audit = audit
         self._process = process

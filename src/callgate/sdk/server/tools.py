@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp_types import PaginatedRequestParams
 from pydantic import BaseModel
 
-from callgate.approval import Describe, Policy, Unreadable, annotation, read_annotation
+from callgate.approval import ApprovalPolicy, Describe, UnreadableAnnotation, annotation, read_annotation
 from callgate.approval.action import check_tool_name
 from callgate.approval.schema import defaults_in
 from callgate.errors import ConfigError, Reason, Refused
@@ -30,7 +30,7 @@ _PAGES: Final = 100
 class Mark(msgspec.Struct, frozen=True):
     """What the author says of a gated tool; `extra` members stand in its annotation (SEP-2672 §4.2)."""
 
-    policy: Policy = Policy()
+    policy: ApprovalPolicy = ApprovalPolicy()
     describe: Describe | None = None
     extra: Mapping[str, Any] = {}
 
@@ -129,7 +129,7 @@ class GatedTools:
         if mark is None:
             try:
                 policy = read_annotation(entry or {})
-            except Unreadable as error:
+            except UnreadableAnnotation as error:
                 raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve {name!r}: {error}") from None
             if policy is None:
                 return None

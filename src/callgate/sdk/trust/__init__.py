@@ -26,8 +26,9 @@ from callgate.canonical import canonical
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.sdk.trust.scan import OF_READERS, Detector, scan, secret
 from callgate.sdk.trust.scan import secrets as secrets_in
+from callgate.store.memory import MemoryStore
+from callgate.store.trust import SqlTrust
 from callgate.trust.keeping import restored
-from callgate.trust.memory import MemoryTrust
 from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.policy import Facts, Policy, Ruling
 from callgate.trust.propagation import adds, asked, honour, joined
@@ -232,7 +233,7 @@ class TrustTracker:
         self._sources = sources
         self._keep = remember_results
         self._lasts_ms = round(remember_seconds * 1000)
-        self._shelf: TrustShelf = shelf or MemoryTrust()
+        self._shelf: TrustShelf = shelf or SqlTrust(MemoryStore())
         self._session = AgentSession(
             self._shelf,
             session or secrets.token_hex(16),

@@ -15,13 +15,12 @@ import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
-from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply
 from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Dispatcher, called_tools, refuse_all
 from callgate.pipeline.list_changed import wants_changes
 from callgate.pipeline.stage import Admitted, LocalResponse, Rejected
-from callgate.telemetry.message_span import span_of
-from callgate.telemetry.spans import Tracer
+from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.channel import HttpChannel, listening, visit
 from callgate.transport.http.exchange import JSON, Asgi, ClientGone, Exchange, Receive, Scope, Send, Streams, onto
 from callgate.transport.http.guard import Guard, check_media_type, check_nominated
@@ -485,7 +484,7 @@ async def _answer_rejected(exchange: Exchange, rejected: Rejected) -> None:
 
 
 def _is_request(message: Message | Batch) -> bool:
-    return isinstance(message, Message) and message.kind is Kind.REQUEST
+    return isinstance(message, Message) and message.kind is MessageKind.REQUEST
 
 
 def _id_of(message: Message | Batch) -> int | str | None:
@@ -494,5 +493,5 @@ def _id_of(message: Message | Batch) -> int | str | None:
 
 def _has_request(message: Message | Batch) -> bool:
     if isinstance(message, Message):
-        return message.kind is Kind.REQUEST
-    return any(m.kind is Kind.REQUEST for m in message.messages)
+        return message.kind is MessageKind.REQUEST
+    return any(m.kind is MessageKind.REQUEST for m in message.messages)

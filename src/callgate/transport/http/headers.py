@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
 from callgate.errors import MessageError, Reason
-from callgate.jsonrpc import Batch, Kind, Message
+from callgate.jsonrpc import Batch, Message, MessageKind
 from callgate.protocol import CAPABILITIES_META, HANDSHAKE_VERSIONS, VERSION_META
 from callgate.transport.http.exchange import Exchange
 
@@ -54,14 +54,14 @@ def check_routing(message: Message | Batch, routing: Routing, *, complete: bool)
         if routing.modern or routing.method is not None or routing.name is not None:
             raise MessageError(Reason.INVALID_REQUEST, "a batch cannot carry the routing headers of one request")
         return
-    if message.kind is not Kind.REQUEST and routing.method is None:
+    if message.kind is not MessageKind.REQUEST and routing.method is None:
         return
     if routing.method is not None and routing.method != message.method:
         raise _mismatch("Mcp-Method differs from the body's method")
     expected = _named(message)
     if routing.name is not None and expected is not None and decode_value(routing.name) != expected:
         raise _mismatch("Mcp-Name differs from what the body names")
-    if routing.modern and message.kind is Kind.REQUEST:
+    if routing.modern and message.kind is MessageKind.REQUEST:
         _check_envelope(message, routing, complete=complete)
 
 

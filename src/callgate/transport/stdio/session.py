@@ -12,14 +12,13 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
-from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, Peek, RequestId, error_reply, peek
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, Peek, RequestId, error_reply, peek
 from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext, ToolDigests, greeting_client
 from callgate.pipeline.dispatcher import Dispatcher, refuse_all, session_digest
 from callgate.pipeline.list_changed import changed, wants_changes
 from callgate.pipeline.stage import Admitted, Deliver, InFlight, LocalResponse, Rejected
 from callgate.protocol import VERSION_META
-from callgate.telemetry.message_span import span_of
-from callgate.telemetry.spans import Tracer
+from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.lines import one_line
 from callgate.transport.stdio.pipes import StdioFront
 
@@ -275,7 +274,7 @@ class StdioSession:
         messages = entry.message.messages if isinstance(entry.message, Batch) else (entry.message,)
         if entry.amend is not None or entry.after is not None:
             for one in messages:
-                if one.kind is Kind.REQUEST and one.id is not None:
+                if one.kind is MessageKind.REQUEST and one.id is not None:
                     self._entries[one.id] = entry
         await self._behind.send(entry)
         for message in messages:
@@ -327,7 +326,7 @@ class StdioSession:
                 raise Rejected(line, error_reply(None, line))
             message = self._dispatcher.read(line)
             context = self._context(message, turn)
-            asks = isinstance(message, Message) and message.kind is Kind.REQUEST
+            asks = isinstance(message, Message) and message.kind is MessageKind.REQUEST
             if not asks and turn is not None and await self._takes(message, context, turn):
                 return None
             called = _call_ids(message)
@@ -370,7 +369,7 @@ class StdioSession:
             await self._front.write(reply)
 
     async def _takes(self, message: Message | Batch, context: Context, turn: MessageTurn) -> bool:
-        if isinstance(message, Message) and message.kind is Kind.NOTIFICATION:
+        if isinstance(message, Message) and message.kind is MessageKind.NOTIFICATION:
             # What it cancels has to be where it can be found.
             await turn.wait_reached()
         return await self._dispatcher.takes(message, context)

@@ -9,7 +9,7 @@ from typing import Final
 
 from callgate.config import ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
+from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.dispatcher import refuse_all
 from callgate.pipeline.stage import Admitted, AsyncTransform, InFlight
 from callgate.transport.http.exchange import Exchange, onto
@@ -274,7 +274,7 @@ class HttpUpstream:
             raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
 
     async def _stream(self, exchange: Exchange, entry: Admitted, answer: HttpAnswer) -> None:
-        waiting = {message.id: message for message in entry.messages if message.kind is Kind.REQUEST}
+        waiting = {message.id: message for message in entry.messages if message.kind is MessageKind.REQUEST}
         flights = {flight.rpc_id: flight for flight in entry.calls}
         resumable = False
         failure: UpstreamError | None = None
@@ -332,8 +332,8 @@ def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:
 def _wants_reply(entry: Admitted) -> bool:
     asked = entry.message
     if isinstance(asked, Message):
-        return asked.kind is Kind.REQUEST
-    return any(message.kind is Kind.REQUEST for message in asked.messages)
+        return asked.kind is MessageKind.REQUEST
+    return any(message.kind is MessageKind.REQUEST for message in asked.messages)
 
 
 def _fits(asked: Message | Batch, reply: bytes) -> bool:

@@ -17,7 +17,17 @@ from typing import Final
 import msgspec
 
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.jsonrpc import Kind, Message, Peek, RequestId, error_reply, member_span, parts, peek, replace_member
+from callgate.jsonrpc import (
+    Message,
+    MessageKind,
+    Peek,
+    RequestId,
+    error_reply,
+    member_span,
+    parts,
+    peek,
+    replace_member,
+)
 from callgate.pipeline.stage import Admitted
 from callgate.transport.lines import LineCutter, LineTooLarge, one_line
 
@@ -183,7 +193,9 @@ class Mailbox:
         # Of the gateway itself: nothing but its reply is meant for it.
         self.own = own
         self.failure: UpstreamError | None = None
-        self.waiting: set[RequestId] = {m.id for m in entry.messages if m.kind is Kind.REQUEST and m.id is not None}
+        self.waiting: set[RequestId] = {
+            m.id for m in entry.messages if m.kind is MessageKind.REQUEST and m.id is not None
+        }
         self.tokens = {token for m in entry.messages if (token := _token(m)) is not None}
         self.cancelled: set[RequestId] = set()
         self.overflow = False

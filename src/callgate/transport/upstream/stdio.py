@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from callgate.config import ServerLimits, ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
-from callgate.jsonrpc import TOOLS_CALL, Batch, Kind, Message, error_reply, peek
-from callgate.jsonrpc.lenient import decode_leniently
+from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply, peek
+from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import own_request
 from callgate.pipeline.replies import ask_for_entries, listed_tools
 from callgate.pipeline.stage import Admitted
@@ -389,9 +389,9 @@ class StdioUpstream:
 
     async def _post_modern(self, exchange: Exchange, entry: Admitted) -> None:
         message = entry.message
-        if not isinstance(message, Message) or message.kind is Kind.RESPONSE:
+        if not isinstance(message, Message) or message.kind is MessageKind.RESPONSE:
             raise Refused(Reason.INVALID_REQUEST, "the body has to be one request or notification")
-        if message.kind is Kind.NOTIFICATION:
+        if message.kind is MessageKind.NOTIFICATION:
             # 2026-07-28 has no notifications from the client over HTTP; a shared process must not see a stray one.
             await exchange.respond(202)
             return
@@ -413,7 +413,7 @@ class StdioUpstream:
         modern: bool = False,
     ) -> bool:
         """Send, and answer with what comes back; True once the answer is a result."""
-        if all(message.kind is not Kind.REQUEST for message in entry.messages):
+        if all(message.kind is not MessageKind.REQUEST for message in entry.messages):
             with exchange.watch(self._server.timeout_seconds):
                 await link.send(entry)
                 await exchange.respond(202)

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from callgate.config import ServerSection
 from callgate.errors import Reason, UpstreamError
-from callgate.jsonrpc import Kind, Message, RequestId, error_reply, parts, peek
+from callgate.jsonrpc import Message, MessageKind, RequestId, error_reply, parts, peek
 from callgate.local.wrap import FORWARDED
 from callgate.pipeline.stage import Admitted, Deliver
 from callgate.transport.lines import LineCutter, LineTooLarge, LineWriter, one_line
@@ -59,7 +59,7 @@ class WrappedCommand:
     async def send(self, entry: Admitted) -> None:
         assert self._stdin is not None
         sent = entry.message
-        if isinstance(sent, Message) and sent.kind is Kind.REQUEST and sent.id is not None:
+        if isinstance(sent, Message) and sent.kind is MessageKind.REQUEST and sent.id is not None:
             self._waiting.add(sent.id)
         else:
             for message in entry.messages:
@@ -127,7 +127,7 @@ class WrappedCommand:
         return lost
 
     def _note(self, message: Message) -> None:
-        if message.kind is Kind.REQUEST and message.id is not None:
+        if message.kind is MessageKind.REQUEST and message.id is not None:
             self._waiting.add(message.id)
         elif message.method == "notifications/cancelled" and isinstance(message.params, dict):
             # It need not be answered any more, nor said to be lost.

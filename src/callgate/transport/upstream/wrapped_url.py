@@ -14,7 +14,7 @@ import msgspec
 
 from callgate.config import ServerSection
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.jsonrpc import Batch, Kind, Message, RequestId, error_reply, parts, peek, with_id
+from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.stage import Admitted, Deliver
 from callgate.transport.http.headers import parameter_headers, parameter_map, routing_headers
 from callgate.transport.lines import one_line
@@ -60,7 +60,7 @@ class WrappedUrl:
 
     async def send(self, entry: Admitted) -> None:
         message = entry.message
-        ids = [part.id for part in entry.messages if part.kind is Kind.REQUEST and part.id is not None]
+        ids = [part.id for part in entry.messages if part.kind is MessageKind.REQUEST and part.id is not None]
         if ids:
             task = asyncio.create_task(self._request(message, ids))
             self._posts |= dict.fromkeys(ids, task)
@@ -347,7 +347,7 @@ class StreamPosition:
             self.retry = min(max(event.retry, _FASTEST_RETRY), _SLOWEST_RETRY)
 
 
-_NOBODY: Final = Message(Kind.NOTIFICATION, b"")
+_NOBODY: Final = Message(MessageKind.NOTIFICATION, b"")
 
 
 def _field_value(text: str) -> bytes:

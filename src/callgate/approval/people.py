@@ -1,0 +1,286 @@
+"""People and their passkeys (SEP-2672 §4.4.1 and §4.4.2): nobody enrols without a ticket."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import Any, Final
+
+import msgspec
+
+from callgate.approval.action import to_base64url, to_iso
+from callgate.approval.base import Base
+from callgate.approval.ceremony import named
+from callgate.approval.model import Credential, Registration, Role, Ticket, User
+from callgate.approval.webauthn import (
+    ALGORITHMS,
+    MalformedResponse,
+    NotVerified,
+    Registered,
+    RegistrationResponse,
+    check_registration,
+    read_registration,
+)
+from callgate.errors import Reason, Refused
+
+SECRET: Final = 32
+_NAME_CHARS: Final = 64
+USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}\Z")
+
+
+def check_user_name(name: str) -> str:
+    if not USER.match(name):
+        raise Refused(
+            Reason.INVALID_PARAMS,
+            "a user's name has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit",
+            advice="Choose a name such as `alice` or `alice@example.com`.",
+        )
+    return name
+
+
+def label(text: str, otherwise: str) -> str:
+    """A name that a person gave a passkey or themselves, fit to be shown."""
+    shown = "".join(char for char in text if char.isprintable()).strip()[:_NAME_CHARS]
+    return shown or otherwise
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """Somebody who is here no longer, and how many passkeys went with them."""
+
+    name: str
+    passkeys: int
+
+
+_CODES: Final = 8
+_CODE_BYTES: Final = 15
+_TICKET_CHARS: Final = 128
+
+
+class EnrolledPasskey(msgspec.Struct, frozen=True):
+    """A new passkey; `codes` are shown to the person once and kept only as hashes."""
+
+    user: User
+    credential: Credential
+    codes: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """§4.4.2: what goes over the wire. Recovery codes never do."""
+        return {
+            "success": True,
+            "credentialId": self.credential.id,
+            "createdAt": to_iso(self.credential.created_at),
+        }
+
+
+def ticket_hash(ticket: str) -> bytes:
+    return hashlib.sha256(b"callgate ticket\0" + ticket.encode("utf-8", "surrogatepass")).digest()
+
+
+def code_hash(user: str, code: str) -> bytes:
+    """Codes are random and long, so a fast hash keeps them; small slips in typing are forgiven."""
+    plain = re.sub(r"[\s-]", "", code[:_TICKET_CHARS]).upper().replace("0", "O").replace("1", "I")
+    return hashlib.sha256(f"callgate code\0{user}\0{plain}".encode("utf-8", "surrogatepass")).digest()
+
+
+class Enrolment(Base):
+    """Tickets, new passkeys, recovery."""
+
+    async def user(self, name: str) -> User:
+        user = await self.shelf.user(name)
+        if user is None:
+            raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
+        return user
+
+    async def add_user(self, name: str, display_name: str = "", *, by: str, role: Role | None = None) -> User:
+        """Add a person. The first one of a store runs it; who comes later approves, unless it is said otherwise."""
+        shown = label(display_name, check_user_name(name))
+        if role is None:
+            role = "approver" if await self.shelf.users() else "operator"
+        user = User(name=name, display_name=shown, handle=self._random(SECRET), created_at=self.now(), role=role)
+        await self.shelf.add_user(user, self._witness("user.add", by, {"user": name, "role": role}))
+        return user
+
+    async def set_role(self, name: str, role: Role, *, by: str) -> None:
+        """What a person may do from now on, in every page that is open too."""
+        before = (await self.user(name)).role
+        witness = self._witness("user.role", by, {"user": name, "role": role, "before": before})
+        if not await self.shelf.set_role(name, role, witness):
+            raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
+
+    async def remove(self, name: str, *, by: str) -> Removed:
+        """Remove a person with their passkeys, recovery codes and open approvals, for good.
+
+        Refused(LAST_OPERATOR) where those who stay could change nothing.
+        """
+        await self.user(name)
+        passkeys = len(await self.shelf.credentials(name))
+        witness = self._witness("user.remove", by, {"user": name, "passkeys": passkeys})
+        if not await self.shelf.remove_user(name, witness):
+            raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
+        return Removed(name, passkeys)
+
+    async def invite(self, name: str, display_name: str = "", *, by: str, role: Role) -> str:
+        """Add a person, and a ticket for their first passkey: whoever finds it later gets nowhere with it."""
+        await self.add_user(name, display_name, by=by, role=role)
+        return await self.ticket(name, by=by, purpose="setup")
+
+    async def invite_again(self, name: str, *, by: str) -> str:
+        """A new ticket for somebody who has no passkey: who has one adds further ones with it, not through others."""
+        await self.user(name)
+        if await self.shelf.credentials(name):
+            raise Refused(
+                Reason.INVALID_PARAMS,
+                f"{name} has a passkey and adds further ones with it.",
+                advice="If all of them are lost, revoke them first.",
+            )
+        return await self.ticket(name, by=by)
+
+    async def ticket(self, user: str, *, by: str, purpose: str = "enrol", seconds: float | None = None) -> str:
+        """A ticket for one enrolment of this person, who is added if new. Only its hash is kept."""
+        await self._known(user, by)
+        secret, ticket = self._new_ticket(user, purpose, by, seconds)
+        await self.shelf.add_ticket(ticket, self._witness("ticket.issue", by, {"user": user, "purpose": purpose}))
+        return secret
+
+    def _new_ticket(self, user: str, purpose: str, by: str, seconds: float | None = None) -> tuple[str, Ticket]:
+        secret, now = to_base64url(self._random(SECRET)), self.now()
+        lifetime = self.settings.ticket_ms if seconds is None else int(seconds * 1000)
+        return secret, Ticket(ticket_hash(secret), user, purpose, by, now, now + lifetime)
+
+    async def _known(self, name: str, by: str, role: Role | None = None) -> User:
+        user = await self.shelf.user(name)
+        if user is not None:
+            return user
+        try:
+            return await self.add_user(name, by=by, role=role)
+        except Refused as refused:
+            if refused.reason is not Reason.USER_EXISTS:
+                raise
+            return await self.user(name)
+
+    async def look_at_ticket(self, ticket: str) -> Ticket | None:
+        """The ticket while it can be used."""
+        if not ticket or len(ticket) > _TICKET_CHARS:
+            return None
+        found = await self.shelf.ticket(ticket_hash(ticket))
+        usable = found is not None and found.used_at is None and self.now() < found.expires_at
+        return found if usable else None
+
+    async def begin_enrolment(self, ticket: str | None, *, first_use: str | None = None) -> dict[str, Any]:
+        """`approval/enroll/begin`. `first_use` names the person whose first passkey needs no ticket, if allowed."""
+        if ticket is not None:
+            found = await self.look_at_ticket(ticket)
+            if found is None:
+                raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+            user = await self.user(found.user)
+        elif self.settings.first_use and first_use:
+            # Whoever comes first may be anybody: they approve, and change nothing for others.
+            user = await self._known(first_use, "first use", "approver")
+        else:
+            raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+        now = self.now()
+        registration = Registration(self._random(SECRET), user.name, now, now + self.settings.registration_ms)
+        used = None if ticket is None else ticket_hash(ticket)
+        await self.shelf.begin_registration(registration, self.settings.bounds, ticket=used, now=now)
+        stored = await self.shelf.credentials(user.name)
+        return {"options": self._creation_options(user, registration, stored)}
+
+    def _creation_options(self, user: User, registration: Registration, stored: Any) -> dict[str, Any]:
+        return {
+            "rp": {"id": self.party.id, "name": self.party.name},
+            "user": {"id": to_base64url(user.handle), "name": user.name, "displayName": user.display_name},
+            "challenge": to_base64url(registration.challenge),
+            "pubKeyCredParams": [{"type": "public-key", "alg": number} for number in ALGORITHMS],
+            "timeout": self.settings.registration_ms,
+            "attestation": self.settings.attestation.conveyance,
+            "excludeCredentials": [named(one) for one in stored],
+            "authenticatorSelection": {"residentKey": "preferred", "userVerification": "required"},
+        }
+
+    async def finish_enrolment(self, response: object, *, name: str = "", codes: bool = False) -> EnrolledPasskey:
+        """`approval/enroll/finish`. With `codes` the person gets recovery codes if none are left: for our own pages
+        only, never over MCP, where the agent's client would read them.
+        """
+        try:
+            answer = read_registration(response)
+        except MalformedResponse as error:
+            raise self._refusal(Reason.VERIFICATION_FAILED) from error
+        registration = await self._pending(answer.challenge)
+        try:
+            found = check_registration(answer, registration.challenge, self.party, self.settings.attestation)
+        except (MalformedResponse, NotVerified) as error:
+            raise self._refusal(Reason.VERIFICATION_FAILED) from error
+        user = await self.user(registration.user)
+        credential = self._credential(user, answer, found, name)
+        wanted = codes and self.settings.recovery_codes
+        texts = self._codes() if wanted and not await self.shelf.recovery_codes(user.name) else ()
+        detail = {"user": user.name, "credential": credential.id, "transports": list(credential.transports)}
+        try:
+            await self.shelf.finish_registration(
+                registration.challenge,
+                credential,
+                [code_hash(user.name, text) for text in texts],
+                now=self.now(),
+                witness=self._witness("credential.enrol", user.name, detail | {"attestation": found.attestation}),
+            )
+        except Refused as refused:
+            raise self.localise(refused) from None
+        return EnrolledPasskey(user, credential, texts)
+
+    async def _pending(self, challenge: bytes) -> Registration:
+        now = self.now()
+        registration = await self.shelf.registration(challenge) if len(challenge) <= SECRET else None
+        if registration is None and await self.shelf.open_registrations(now):
+            # Someone is enrolling, and this answers a question that nobody asked.
+            raise self._refusal(Reason.VERIFICATION_FAILED)
+        if registration is None or registration.used_at is not None or now >= registration.expires_at:
+            raise self._refusal(Reason.NO_PENDING_ENROLLMENT)
+        return registration
+
+    def _credential(self, user: User, answer: RegistrationResponse, found: Registered, name: str) -> Credential:
+        now = self.now()
+        return Credential(
+            id=found.id,
+            user=user.name,
+            handle=user.handle,
+            public_key=found.public_key,
+            counter=found.counter,
+            transports=answer.transports,
+            name=label(name, "Passkey"),
+            aaguid=found.aaguid,
+            attestation=found.attestation,
+            backup_eligible=found.backup_eligible,
+            backed_up=found.backed_up,
+            created_at=now,
+        )
+
+    def _codes(self) -> tuple[str, ...]:
+        raw = (base64.b32encode(self._random(_CODE_BYTES)).decode() for _ in range(_CODES))
+        return tuple("-".join(re.findall("......", text)) for text in raw)
+
+    async def recover(self, user: str, code: str) -> str:
+        """A ticket for one enrolment against one recovery code, which is used up. Codes allow nothing else."""
+        secret, ticket = self._new_ticket(user, "recovery", user)
+        if not USER.match(user) or not code or len(code) > _TICKET_CHARS:
+            raise Refused(Reason.ENROLMENT_NOT_AUTHORISED, "this name and recovery code do not belong together")
+        witness = self._witness("recovery.use", user, {"user": user})
+        await self.shelf.use_recovery_code(user, code_hash(user, code), ticket, witness)
+        return secret
+
+    async def rename(self, credential_id: str, name: str, *, by: str) -> None:
+        shown = label(name, "Passkey")
+        witness = self._witness("credential.rename", by, {"credential": credential_id, "name": shown})
+        if not await self.shelf.rename_credential(credential_id, shown, witness):
+            raise Refused(Reason.UNKNOWN_CREDENTIAL)
+
+    async def revoke(self, credential_id: str, *, by: str, signed_with: str = "") -> None:
+        """Withdraw a passkey for good: what it would sign from now on counts for nothing.
+
+        `signed_with` is the passkey that its person signed this with; an operator signs nothing.
+        """
+        detail = {"credential": credential_id} | ({"signed_with": signed_with} if signed_with else {})
+        witness = self._witness("credential.revoke", by, detail)
+        if not await self.shelf.revoke_credential(credential_id, self.now(), witness):
+            raise Refused(Reason.UNKNOWN_CREDENTIAL)
