@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from callgate.agents.acl import ToolLimit
@@ -23,7 +23,9 @@ from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
 from callgate.agents.storage import Listed
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
-from callgate.store.memory import MemoryAgents
+
+if TYPE_CHECKING:
+    from callgate.store.memory import MemoryAgents
 
 __all__ = [
     "AgentPolicy",
@@ -48,6 +50,16 @@ __all__ = [
 
 # The name by which apps know it.
 Decision: TypeAlias = AgentDecision
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when it is asked for: a database takes more room than all the rest."""
+    if name != "MemoryAgents":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from callgate.store.memory import MemoryAgents
+
+    return MemoryAgents
+
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]

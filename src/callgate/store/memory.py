@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from threading import Lock
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine
 from sqlalchemy.pool import StaticPool
 
 from callgate.agents import storage
+from callgate.agents.nonces import MemoryNonces
 from callgate.agents.storage import BucketState, Fetched, Take
 from callgate.audit.records import AuditRow
-from callgate.canonical import parts_hash
-from callgate.errors import Reason, Refused
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
 from callgate.store.front import Store, T
@@ -30,8 +27,6 @@ from callgate.store.writer import Job, Together
 log = logging.getLogger(__name__)
 
 _PRUNE_EVERY: Final = 500
-# What taking a nonce sweeps out beside: more than it adds, so that nothing piles up and nobody waits.
-_SWEEP: Final = 2
 _BYTES: Final = "SELECT coalesce(sum(length(body)), 0) FROM agent_directory"
 
 
@@ -102,11 +97,11 @@ class MemoryAgents(SqlAgents):
 
     def __init__(self, *, nonces: int = storage.NONCES, budgets: int = storage.BUDGETS) -> None:
         super().__init__(MemoryStore(), budgets=budgets)
-        self._nonces = _NonceSet(nonces)
+        self._nonces = MemoryNonces(nonces)
         self._spent = 0
 
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
-        return self._nonces.take(parts_hash(scope, nonce), expires_at, now)
+        return self._nonces.take(scope, nonce, expires_at, now)
 
     async def keep_directory(self, fetched: Fetched) -> bool:
         kept = await super().keep_directory(fetched)
@@ -122,47 +117,6 @@ class MemoryAgents(SqlAgents):
 
     async def prune(self, now: int) -> int:
         return self._nonces.sweep(now) + await super().prune(now)
-
-
-class _NonceSet:
-    """Nonces that were taken, by their digests. A statement for each would be a tenth of verifying a signature."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: dict[bytes, int] = {}
-        self._ends: list[tuple[int, bytes]] = []
-        self._lock = Lock()
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def take(self, digest: bytes, expires_at: int, now: int) -> bool:
-        if expires_at < now:
-            return False
-        with self._lock:
-            self._sweep(now, _SWEEP)
-            if self._known.get(digest, -1) >= now:
-                return False
-            if len(self._known) >= self._most:
-                raise Refused(Reason.OVERLOADED, "too many requests were signed of late to know all of them apart")
-            self._known[digest] = expires_at
-            heapq.heappush(self._ends, (expires_at, digest))
-            return True
-
-    def sweep(self, now: int) -> int:
-        """Forget all whose time is over; how many."""
-        with self._lock:
-            return self._sweep(now)
-
-    def _sweep(self, now: int, most: int | None = None) -> int:
-        gone = 0
-        while self._ends and self._ends[0][0] + storage.GRACE_MS < now and gone != most:
-            expires_at, digest = heapq.heappop(self._ends)
-            # It may have been taken again since.
-            if self._known.get(digest) == expires_at:
-                del self._known[digest]
-                gone += 1
-        return gone
 
 
 class _MemoryBackend(SqliteBackend):

@@ -199,8 +199,8 @@ def verify(
 async def _report(
     signed: Signed, files: list[Path], *, at: str | None, fetch: bool, profile: Any, digest: bool
 ) -> SignatureReport:
+    from callgate.agents.nonces import MemoryNonces
     from callgate.agents.verifying import Verifier, VerifySettings
-    from callgate.store.memory import MemoryAgents
 
     report = SignatureReport(labels=_labels(signed))
     settings = VerifySettings(
@@ -211,7 +211,7 @@ async def _report(
     async def judged(now: float) -> SignatureReport:
         found = msgspec.structs.replace(report)
         try:
-            held = await Verifier(settings, looking.key, MemoryAgents(), lambda: now).verify(signed)
+            held = await Verifier(settings, looking.key, MemoryNonces(), lambda: now).verify(signed)
         except Refused as refused:
             found.reason, found.status, found.detail = refused.reason.value, refused.status, refused.message
             found.advice = refused.advice

@@ -26,8 +26,6 @@ from callgate.canonical import canonical
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
 from callgate.sdk.trust.scan import OF_READERS, Detector, scan, secret
 from callgate.sdk.trust.scan import secrets as secrets_in
-from callgate.store.memory import MemoryStore
-from callgate.store.trust import SqlTrust
 from callgate.trust.keeping import restored
 from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.policy import Facts, Policy, Ruling
@@ -233,7 +231,7 @@ class TrustTracker:
         self._sources = sources
         self._keep = remember_results
         self._lasts_ms = round(remember_seconds * 1000)
-        self._shelf: TrustShelf = shelf or SqlTrust(MemoryStore())
+        self._shelf: TrustShelf = shelf or _in_memory()
         self._session = AgentSession(
             self._shelf,
             session or secrets.token_hex(16),
@@ -514,3 +512,11 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 # True lets it pass; anything else does not.
 Ask: TypeAlias = Callable[[Question], Awaitable[bool]]
 Tell: TypeAlias = Callable[[Alert], Awaitable[None] | None]
+
+
+def _in_memory() -> TrustShelf:
+    """Loaded here: who has a place of their own for sessions needs no database."""
+    from callgate.store.memory import MemoryStore
+    from callgate.store.trust import SqlTrust
+
+    return SqlTrust(MemoryStore())

@@ -1,0 +1,59 @@
+"""Nonces of one process, without a store: a statement for each would be a tenth of verifying a signature."""
+
+from __future__ import annotations
+
+import heapq
+from threading import Lock
+from typing import Final
+
+from callgate.agents import storage
+from callgate.canonical import parts_hash
+from callgate.errors import Reason, Refused
+
+# What taking one sweeps out beside: more than it adds, so that nothing piles up and nobody waits.
+_SWEEP: Final = 2
+
+
+class MemoryNonces:
+    """Which nonces were taken, up to a number of them; any thread may ask. With several processes, use a store."""
+
+    def __init__(self, most: int = storage.NONCES) -> None:
+        self._most = most
+        self._known: dict[bytes, int] = {}
+        self._ends: list[tuple[int, bytes]] = []
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
+        return self.take(scope, nonce, expires_at, now)
+
+    def take(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
+        if expires_at < now:
+            return False
+        digest = parts_hash(scope, nonce)
+        with self._lock:
+            self._sweep(now, _SWEEP)
+            if self._known.get(digest, -1) >= now:
+                return False
+            if len(self._known) >= self._most:
+                raise Refused(Reason.OVERLOADED, "too many requests were signed of late to know all of them apart")
+            self._known[digest] = expires_at
+            heapq.heappush(self._ends, (expires_at, digest))
+            return True
+
+    def sweep(self, now: int) -> int:
+        """Forget all whose time is over; how many."""
+        with self._lock:
+            return self._sweep(now)
+
+    def _sweep(self, now: int, most: int | None = None) -> int:
+        gone = 0
+        while self._ends and self._ends[0][0] + storage.GRACE_MS < now and gone != most:
+            expires_at, digest = heapq.heappop(self._ends)
+            # It may have been taken again since.
+            if self._known.get(digest) == expires_at:
+                del self._known[digest]
+                gone += 1
+        return gone
