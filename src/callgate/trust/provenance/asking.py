@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from callgate.trust.model import ToolLabel
 from callgate.trust.proposing import verbs_of
 from callgate.trust.provenance import normalise
 
@@ -73,10 +72,10 @@ def _told_to_others(clause: list[str]) -> Iterator[str]:
             yield word
 
 
-def is_wanted(label: ToolLabel, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:
+def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:
     """Whether the user's words ask for what a tool does: with the verb of its name, or another word for the same.
     `asks` knows each word in which something is asked for. `exactly`: other words count only for what is deleted."""
-    verbs, kinds = verbs_of(label.tool)
+    verbs, kinds = verbs_of(tool)
     if any(asks(form) for verb in verbs for form in _forms(verb)):
         return True
     if exactly and kinds != {"destroys"}:
