@@ -17,6 +17,8 @@ _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 _INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOST: Final = 4_000
+# Stands for: the user agrees to what the agent said it would do, which nobody hears.
+AGREED: Final = "*"
 _ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
 
 
@@ -35,8 +37,11 @@ def asked(text: str) -> list[str]:
     for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", text)):
         question = sentence.rstrip().endswith("?")
         for number, clause in enumerate(_clauses(_WORDS.findall(normalise.fold(sentence)))):
-            if not _only_wants_to_know(clause, question=question, first=number == 0):
-                found |= dict.fromkeys(_told_to_others(clause))
+            if _only_wants_to_know(clause, question=question, first=number == 0):
+                continue
+            found |= dict.fromkeys(_told_to_others(clause))
+            if any(f" {phrase} " in f" {' '.join(clause)} " for phrase in _list("agrees")):
+                found[AGREED] = None
         if len(found) > _MOST:
             break
     return list(found)[:_MOST]
