@@ -19,7 +19,7 @@ from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts
 from callgate.trust.policy.recorded import to_record
 from callgate.trust.propagation import honour, joined
-from callgate.trust.proposing import goes_further, mode_of
+from callgate.trust.proposing import goes_further, mode_of, verbs_of
 from callgate.trust.provenance import guarded, trace
 from callgate.trust.provenance.asking import asks_for
 from callgate.trust.provenance.memory import Memory
@@ -189,7 +189,8 @@ class TrustCheck:
                 return label
             graver = Effects(ordered((*reviewed.effects, "destroys")), reviewed.critical)
             return self.labels.of(server, tool, arguments, encode(graver))
-        found = known(arguments)
+        # What is named for deleting or sending does that with whatever a query finds.
+        found = known(arguments) if verbs_of(tool)[1].isdisjoint(("destroys", "sends")) else None
         if found is None or ((doubtful or memory.strange or memory.overflowed) and not wanted(memory, found)):
             return label
         milder = self.labels.of(server, tool, arguments, encode(Effects(ordered(found.effects))))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -101,6 +102,7 @@ def encode(label: Effects) -> str:
     return msgspec.json.encode(label).decode()
 
 
+@lru_cache(4096)
 def decode(kept: str) -> Effects | None:
     """A label that a pin kept; None where there is none, or one that this version does not know."""
     try:

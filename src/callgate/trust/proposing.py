@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import dropwhile, takewhile
 from typing import Any, Final, Literal, TypeAlias
@@ -155,6 +155,7 @@ def is_spoken_of(label: ToolLabel, says: Callable[[str], bool]) -> bool:
     return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
 
 
+@lru_cache(4096)
 def verbs_of(tool: str) -> tuple[frozenset[str], frozenset[str]]:
     """The verbs in a tool's name, those that are nouns as well included, and what they say that it does: of those
     only where no other one is there."""

@@ -9,7 +9,6 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from callgate.trust.model import ToolLabel
 from callgate.trust.proposing import verbs_of
 from callgate.trust.provenance import normalise
 
@@ -18,6 +17,8 @@ _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 _INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOST: Final = 4_000
+# Stands for: the user agrees to what the agent said it would do, which nobody hears.
+AGREED: Final = "*"
 _ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
 
 
@@ -36,8 +37,11 @@ def asked(text: str) -> list[str]:
     for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", text)):
         question = sentence.rstrip().endswith("?")
         for number, clause in enumerate(_clauses(_WORDS.findall(normalise.fold(sentence)))):
-            if not _only_wants_to_know(clause, question=question, first=number == 0):
-                found |= dict.fromkeys(_told_to_others(clause))
+            if _only_wants_to_know(clause, question=question, first=number == 0):
+                continue
+            found |= dict.fromkeys(_told_to_others(clause))
+            if any(f" {phrase} " in f" {' '.join(clause)} " for phrase in _list("agrees")):
+                found[AGREED] = None
         if len(found) > _MOST:
             break
     return list(found)[:_MOST]
@@ -73,10 +77,10 @@ def _told_to_others(clause: list[str]) -> Iterator[str]:
             yield word
 
 
-def is_wanted(label: ToolLabel, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:
+def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:
     """Whether the user's words ask for what a tool does: with the verb of its name, or another word for the same.
     `asks` knows each word in which something is asked for. `exactly`: other words count only for what is deleted."""
-    verbs, kinds = verbs_of(label.tool)
+    verbs, kinds = verbs_of(tool)
     if any(asks(form) for verb in verbs for form in _forms(verb)):
         return True
     if exactly and kinds != {"destroys"}:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
@@ -19,7 +20,7 @@ from callgate.trust.critical import is_address, is_field, names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
 from callgate.trust.provenance import guarded, normalise, packing
-from callgate.trust.provenance.asking import asked
+from callgate.trust.provenance.asking import asked, is_wanted
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, keys, leaves, within
@@ -57,6 +58,8 @@ _SECRETS: Final = 256
 # Things and people of one result that the user may speak of, and words for each.
 _HINTED: Final = 500
 _HINT_WORDS: Final = 16
+# Tools of which it is known whether the user wants them.
+_TOOLS: Final = 1_000
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -113,6 +116,8 @@ class Memory:
         self.prompt_known = False
         self.seq = 0
         self._prompts: set[str | bytes] = set()
+        # Of each tool, whether the prompts ask for what it does.
+        self._wants: dict[tuple[str, bool], bool] = {}
         # Said since the last result; goes to the store with the next one.
         self._said = Left()
         # A stranger's words since then.
@@ -366,6 +371,15 @@ class Memory:
         """Whether the user's words ask for something with a word."""
         return self._asked(word) in self.prompt
 
+    def wants(self, tool: str, *, exactly: bool = False) -> bool:
+        """Whether the user's words ask for what a tool does (`is_wanted`)."""
+        found = self._wants.get((tool, exactly))
+        if found is None:
+            if len(self._wants) >= _TOOLS:
+                self._wants.clear()
+            found = self._wants[tool, exactly] = is_wanted(tool, self.asks, exactly=exactly)
+        return found
+
     def names_in_prompt(self, word: str) -> bool:
         """Whether the user wrote a word, or a phrase."""
         return self.prompt.says(self.words(word))
@@ -490,10 +504,11 @@ class Memory:
         if not (found.records or found.people) or any(map(is_address, arguments)):
             return b""
         told: list[tuple[int, frozenset[str]]] = []
-        called = [(record, self._called(record)) for record in found.records[: self.bounds.records] if record.value]
-        for record, words in called:
-            others = {id(other.value): also for other, also in called if other.value is not record.value}
-            alone = words.difference(*others.values()) if others else frozenset()
+        called = [(record, _called(record)) for record in found.records[: self.bounds.records] if record.value]
+        things = {id(record.value): words for record, words in called}
+        counted = Counter(word for words in things.values() for word in words)
+        for record, words in called if len(things) > 1 else ():
+            alone = frozenset(word for word in words if counted[word] == 1)
             if alone and is_server_made(record.id):
                 told += [(self.key(tool.server, f"hint {kind}", record.id), alone) for kind in kinds(record, tool.tool)]
         for fields in found.people[: self.bounds.records]:
@@ -503,11 +518,6 @@ class Memory:
             digests = [self.fingerprints.digest(word) for word in islice(sorted(words), _HINT_WORDS)]
             packed += (key, 2 * len(digests) << 8, *(part for digest in digests for part in (1, digest)))
         return array("Q", packed).tobytes()
-
-    def _called(self, record: Record) -> frozenset[str]:
-        """The words by which people speak of a thing: those of its names, and of who sent or made it."""
-        named = [telling(name) for name in names_of(record.value)]
-        return frozenset().union(*named, *(words for _, words in people(record.value)))
 
     def hinted(self, key: int) -> bool:
         """Whether the user's words have one by which a thing or a person is known."""
@@ -550,6 +560,7 @@ class Memory:
         if self._room(cut=left.cut):
             if left.prompt:
                 self.prompt_known = True
+                self._wants.clear()
                 self.prompt.add(packing.numbers(left.prompt), step)
             if left.clean:
                 self.clean.add(packing.numbers(left.clean), step)
@@ -590,6 +601,12 @@ class Memory:
         full = kept > self.bounds.remembered or strange > self.bounds.strange
         self.overflowed = self.overflowed or cut or full
         return not full or (cut and kept <= 2 * self.bounds.remembered and strange <= 2 * self.bounds.strange)
+
+
+def _called(record: Record) -> frozenset[str]:
+    """The words by which people speak of a thing: those of its names, and of who sent or made it."""
+    named = [telling(name) for name in names_of(record.value)]
+    return frozenset().union(*named, *(words for _, words in people(record.value)))
 
 
 def _is_measured(word: str) -> bool:

@@ -407,7 +407,7 @@ def _is_new_link(memory: Memory, link: str) -> bool:
     if is_met:
         return False
     plain = link.startswith(("http://", "https://")) and _PLAIN_PAGE.fullmatch(form) is not None
-    if plain and not memory.prompt_known and not is_strangers(memory, place):
+    if plain and not memory.prompt_known and not is_strangers(memory, host(link)):
         # Most likely the user wrote it, who is not heard here. It has room for nothing but a few words.
         return False
     if not slash or not memory.strange.issuperset(memory.pieces(place)):

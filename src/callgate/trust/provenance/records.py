@@ -73,6 +73,7 @@ def listed_ids(text: str, heads: Sequence[Mapping[str, str]]) -> tuple[str, list
 
 
 _FIELD: Final = re.compile(r"([A-Za-z][A-Za-z _-]{0,30}):[ \t]{0,4}(.*)")
+_EMPTY_LINE: Final = re.compile(r"\n[ \t]*\n")
 _BLOCKS: Final = 500
 
 
@@ -80,9 +81,10 @@ def headed(text: str) -> list[dict[str, str]]:
     """What the heads of a plain text say: lines such as `Subject: …`, at its beginning, before an empty line. Of a text
     that has nothing but such heads, one behind the other and each with the same first field, all of them. Whoever
     writes what comes after a head cannot change it."""
-    blocks = [
-        block.strip("\n").split("\n") for block in re.split(r"\n[ \t]*\n", text[:_HEADED].strip("\n"), maxsplit=_BLOCKS)
-    ]
+    text = text[:_HEADED].strip("\n")
+    if _FIELD.fullmatch(text.partition("\n")[0].strip()) is None:
+        return []
+    blocks = [block.strip("\n").split("\n") for block in _EMPTY_LINE.split(text, maxsplit=_BLOCKS)]
     found: list[dict[str, str]] = []
     for block in blocks:
         fields = [match for line in block if (match := _FIELD.fullmatch(line.strip())) is not None]

@@ -9,7 +9,6 @@ from typing import Any, Final
 from callgate.trust.critical import is_measure
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.asking import is_wanted
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS
 from callgate.trust.provenance.joining import Budget, put_together
@@ -166,9 +165,7 @@ class Value:
             written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
             about = spoken_of(self.key, self.label.tool) | nouns(self.label.tool)
             keys = [memory.key(self.label.server, f"hint {kind}", written) for kind in about]
-        return any(map(memory.hinted, keys)) and is_wanted(
-            self.label, memory.asks, exactly=self.label.may_be_irreversible
-        )
+        return any(map(memory.hinted, keys)) and memory.wants(self.label.tool, exactly=self.label.may_be_irreversible)
 
     def _doubtful(self, thing: Known | None) -> Found:
         memory = self.memory

@@ -138,11 +138,7 @@ def test_credentials_leave(default):
 
 def test_after_malicious_content_consequences_are_asked_about(default):
     flagged = SessionLabel(True, True)
-    for place in ("trusted", "own"):
-        assert ruled(default, mail(), flagged, prompt=True, to=place) != "allow"
-    assert ruled(default, mail(), flagged, prompt=False, to="prompt") == "after-malicious-content"
-    # Who asked for it, and named all that decides it, is not asked once more.
-    assert ruled(default, mail(), flagged, prompt=True, to="prompt") == "allow"
+    assert ruled(default, mail(), flagged, to="prompt") == "after-malicious-content"
     assert ruled(default, tool(), SessionLabel(True, True), to="prompt") == "allow"
 
 
