@@ -17,6 +17,7 @@ _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 _INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOST: Final = 4_000
+_FIELD_WORDS: Final = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 # Stands for: the user agrees to what the agent said it would do, which nobody hears.
 AGREED: Final = "*"
 _ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
@@ -92,9 +93,18 @@ def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) 
     return any(asks(word) for name in names for word in _list(name))
 
 
+def names_a_field(path: str, asks: Callable[[str], bool]) -> bool:
+    """Whether the user's words ask for something about what an argument is called after: "give labels to these"."""
+    words = _FIELD_WORDS.findall(path.rpartition(".")[2])
+    telling = [word.lower() for word in words if word.lower() not in _list("vague")]
+    return any(asks(form) for word in telling for form in (word, f"{word}s", word.removesuffix("s")))
+
+
 def asks_for(effect: str, asks: Callable[[str], bool]) -> bool:
     """Whether the user's words ask for something to be changed (`changes`), to go (`destroys`), to be run (`runs`), or
     for anything to be done (`any`)."""
+    if effect == "any" and asks(AGREED):
+        return True
     return any(asks(word) for act in (_ACTS if effect == "any" else (effect,)) for word in _list(act))
 
 
