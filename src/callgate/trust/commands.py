@@ -116,20 +116,21 @@ def _strings(value: object) -> list[str]:
 
 # ---- commands of a shell ----
 
-# A shell puts something else in the place of these. A dollar before what is no name means itself.
-_LIVE: Final = re.compile(r"[`{\x00]|[<>]\(|\$(?![\s/|\\.])")
+# A shell puts something else in the place of these. A dollar before what is no name means itself, and some names are
+# what everybody has.
+_LIVE: Final = re.compile(r"[`{\x00]|[<>]\(|\$(?![\s/|\\.]|(?:HOME|PWD|USER|PATH|PYTHONPATH|TMPDIR)\b)")
 _SEPARATORS: Final = frozenset((";", "&&", "||", "|", ""))
 _PUNCTUATION: Final = frozenset("();<>|&\n")
 # A hidden file or folder, or one of the system's or above the home folder's own.
 _FAR: Final = re.compile(
-    r"(?:^|[\\/])\.(?!\.?(?:[\\/]|$))|^~|^/(?:etc|usr|bin|sbin|boot|lib|opt|var|root|Library|System)\b"
+    r"(?:^|[\\/])\.(?!\.?(?:[\\/]|$))|^[~$]|^/(?:etc|usr|bin|sbin|boot|lib|opt|var|root|Library|System)\b"
     r"|^[A-Za-z]:\\(?:Windows|Program)"
 )
 _VERSIONS: Final = frozenset(("--version", "-V", "-v", "version"))
 # What `sed` may be given: lines to print, to delete, or to replace something in.
 _PRINTS: Final = re.compile(r"\d+(?:,\d+)?p")
 _EDITS: Final = re.compile(r"\d+(?:,\d+)?d|(?:\d+(?:,\d+)?)?s([/|,#@])(?:(?!\1).)*\1(?:(?!\1).)*\1[gI0-9]*", re.DOTALL)
-_ASSIGNED: Final = re.compile(r"([A-Z_]+)=[\w./:-]*")
+_ASSIGNED: Final = re.compile(r"([A-Z_]+)=[\w./:$-]*")
 
 
 @cache

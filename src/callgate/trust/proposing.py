@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from importlib.resources import files
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, islice, takewhile
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -178,10 +178,14 @@ def mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
     return kind if kind != "runs" else None
 
 
-def goes_further(name: str, value: object) -> bool:
+def goes_further(name: str, value: object, *, inner: bool = False) -> bool:
     """Whether an argument says that more is done than a change: something is dropped or switched off, or others may
-    see it."""
+    see it. One within another (`inner`) may be in no schema, so that no proposal knew of it."""
     words = _words(name)
+    if inner and not _lists()["access"].isdisjoint(words):
+        return True
+    if isinstance(value, Mapping):
+        return any(goes_further(str(key), one, inner=True) for key, one in islice(value.items(), _NAMES))
     if value is False:
         return not _lists()["switches"].isdisjoint(words)
     if value is True:

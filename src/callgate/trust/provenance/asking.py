@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
@@ -17,6 +18,9 @@ _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 _INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOST: Final = 4_000
+# `mándalo`, `dímelo`: what is done, and to what.
+_HUNG: Final = re.compile(r"(\w{3,}?)(?:me|te|se|nos)?(?:l[oae]s?|li|gli)")
+_FIELD_WORDS: Final = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 # Stands for: the user agrees to what the agent said it would do, which nobody hears.
 AGREED: Final = "*"
 _ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
@@ -27,7 +31,13 @@ def _list(name: str) -> frozenset[str]:
     read = tomllib.loads(files("callgate.trust").joinpath("asking_words.toml").read_text("utf-8"))
     found = str(read[name])
     phrases = found.split("|") if "|" in found else found.split()
-    return frozenset(normalise.fold(phrase).strip() for phrase in phrases)
+    return frozenset(map(_plain, phrases))
+
+
+def _plain(text: str) -> str:
+    """A text without accents, which people leave out and verbs get with what is hung on them: `bórrala`."""
+    letters = unicodedata.normalize("NFD", normalise.fold(text))
+    return "".join(char for char in letters if unicodedata.category(char) != "Mn").strip()
 
 
 def asked(text: str) -> list[str]:
@@ -36,7 +46,7 @@ def asked(text: str) -> list[str]:
     found: dict[str, None] = {}
     for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", text)):
         question = sentence.rstrip().endswith("?")
-        for number, clause in enumerate(_clauses(_WORDS.findall(normalise.fold(sentence)))):
+        for number, clause in enumerate(_clauses(_WORDS.findall(_plain(sentence)))):
             if _only_wants_to_know(clause, question=question, first=number == 0):
                 continue
             found |= dict.fromkeys(_told_to_others(clause))
@@ -75,6 +85,8 @@ def _told_to_others(clause: list[str]) -> Iterator[str]:
         after = clause[at + 1] if at + 1 < len(clause) else ""
         if not (after in _list("oneself") and word in _list("tells")):
             yield word
+            if (hung := _HUNG.fullmatch(word)) is not None:
+                yield hung[1]
 
 
 def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:
@@ -87,14 +99,24 @@ def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) 
         return False
     lists = {"destroys": ("destroys",), "sends": ("sends", "meets"), "changes": ("changes", "sends"), "runs": ("runs",)}
     names = {name for kind in kinds for name in lists.get(kind, ())}
-    if not kinds - {"reads"}:
+    if not kinds - {"reads"} or not verbs.isdisjoint(_list("interface")):
+        # What a button does is not in the call.
         names = {*_ACTS}
     return any(asks(word) for name in names for word in _list(name))
+
+
+def names_a_field(path: str, asks: Callable[[str], bool]) -> bool:
+    """Whether the user's words ask for something about what an argument is called after: "give labels to these"."""
+    words = _FIELD_WORDS.findall(path.rpartition(".")[2])
+    telling = [word.lower() for word in words if word.lower() not in _list("vague")]
+    return any(asks(form) for word in telling for form in (word, f"{word}s", word.removesuffix("s")))
 
 
 def asks_for(effect: str, asks: Callable[[str], bool]) -> bool:
     """Whether the user's words ask for something to be changed (`changes`), to go (`destroys`), to be run (`runs`), or
     for anything to be done (`any`)."""
+    if effect == "any" and asks(AGREED):
+        return True
     return any(asks(word) for act in (_ACTS if effect == "any" else (effect,)) for word in _list(act))
 
 

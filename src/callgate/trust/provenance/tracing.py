@@ -26,7 +26,7 @@ from callgate.trust.critical import (
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
 from callgate.trust.proposing import is_asked_for, is_named_for_adding, is_spoken_of
 from callgate.trust.provenance import normalise, packing
-from callgate.trust.provenance.asking import AGREED
+from callgate.trust.provenance.asking import AGREED, names_a_field
 from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
@@ -292,7 +292,9 @@ def _is_unasked(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> b
     approved it before, for the same thing, asked for it."""
     if not memory.prompt_known or not _does_harm(label) or [one for one in values if one.found == "endorsed"]:
         return False
-    return not (memory.wants(label.tool) or memory.asks(AGREED))
+    if memory.wants(label.tool) or memory.asks(AGREED):
+        return False
+    return not any(names_a_field(without_places(one.path), memory.asks) for one in values)
 
 
 def _is_unasked_amount(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:

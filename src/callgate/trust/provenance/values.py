@@ -21,6 +21,8 @@ from callgate.trust.provenance.zones import windows
 TEXT_CHARS: Final = 64 * 1024
 _SHOWN: Final = 80
 _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
+_FOLDERS: Final = re.compile(r"[\\/]")
+_FILE_NAME: Final = 5
 _SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
 _LONG_NUMBER: Final = 7
 _MOMENTS: Final = (normalise.DATE, normalise.TIME)
@@ -159,6 +161,10 @@ class Value:
         memory = self.memory
         if self.kind != "identity" or not memory.prompt_known or not self.critical:
             return False
+        if thing is None and ("/" in self.text or "\\" in self.text):
+            # A file by its name, wherever it is.
+            name = _FOLDERS.split(self.text)[-1]
+            return "." in name and len(name) > _FILE_NAME and memory.prompt.says(memory.words(name))
         if thing is None:
             keys = [memory.key("", "person", self.text.casefold().removeprefix("@"))]
         else:

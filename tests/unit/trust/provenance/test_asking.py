@@ -19,6 +19,8 @@ from support.table import rows
         ("Schreib Mikkel kurz, dass ich verschoben hab.", {"schreib"}, set()),
         ("Set up a recurring transfer for me?", {"set", "transfer"}, set()),
         ("see v1.2.3 of acme.example? it is old", set(), {"v"}),
+        ("bórrala de las notas", {"borra"}, set()),
+        ("sí, mándalo", {"manda"}, set()),
         ("yes do that", {"*"}, set()),
         ("ok, go ahead and commit", {"*", "commit"}, set()),
         ("Did you do that?", set(), {"*"}),
