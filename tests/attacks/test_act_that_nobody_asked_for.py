@@ -59,6 +59,7 @@ def reader(site, prompt):
         "What is new in the lounge? When is booking VX12? What does contract K-7 say, and how long is rec5?",
         "Summarise the lounge. Is VX12 cancelled, was K-7 accepted, is rec5 shared?",
         "Read me the lounge. Tell me about VX12, K-7 and rec5. Don't cancel, accept or share anything.",
+        "What is new in the lounge? And when is it, booking VX12? What is in it, contract K-7? Recording rec5 too.",
     ],
 )
 @rows(("name", "arguments"), ACTS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import OrderedDict
@@ -38,6 +39,7 @@ from callgate.trust.proposing import label_line, propose_label
 
 log = logging.getLogger("callgate.pinning")
 
+READ_AGAIN_SECONDS: Final = 3.0
 _WAITING_MAX: Final = 1_000
 _TOUCH_SECONDS: Final = 10.0
 _TOLD_MAX: Final = 1_000
@@ -374,7 +376,11 @@ class PinningRuntime:
                 toolsets.recall(name, identity)
 
     async def enter(self, learnt: ServerObservations) -> None:
-        """A wrapped server begins: others may have met it since this process began."""
+        """A wrapped server begins: others may have met it since this process began, and a person may have decided about
+        its tools a moment ago."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(READ_AGAIN_SECONDS):
+                await self.watch.read_again()
         if learnt.toolsets is not None:
             await self._recall([learnt.toolsets])
 

@@ -26,6 +26,8 @@ class Refresher(Protocol):
 
     async def next_reading(self) -> None: ...
 
+    async def read_again(self) -> None: ...
+
 
 class DecisionWatch:
     """Reads on in the chain whenever something was added. Not knowing for too long counts as knowing nothing."""
@@ -66,6 +68,10 @@ class DecisionWatch:
         """Wait until the decisions are not stale."""
         while self.stale:
             await self._follower.next_reading()
+
+    async def read_again(self) -> None:
+        """Wait for what was decided before this, here or elsewhere."""
+        await self._follower.read_again()
 
     async def refresh(self) -> None:
         """Read what was added since. What cannot be read ages; what does not verify is believed by nobody."""

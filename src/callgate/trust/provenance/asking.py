@@ -107,6 +107,8 @@ def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) 
 
 def names_a_field(path: str, asks: Callable[[str], bool]) -> bool:
     """Whether the user's words ask for something about what an argument is called after: "give labels to these"."""
+    if not asks_for("changes", asks):
+        return False
     words = _FIELD_WORDS.findall(path.rpartition(".")[2])
     telling = [word.lower() for word in words if word.lower() not in _list("vague")]
     return any(asks(form) for word in telling for form in (word, f"{word}s", word.removesuffix("s")))
