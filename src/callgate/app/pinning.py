@@ -39,7 +39,7 @@ from callgate.trust.proposing import label_line, propose_label
 
 log = logging.getLogger("callgate.pinning")
 
-READ_AGAIN_SECONDS: Final = 3.0
+READ_AGAIN_SECONDS: Final = 1.0
 _WAITING_MAX: Final = 1_000
 _TOUCH_SECONDS: Final = 10.0
 _TOLD_MAX: Final = 1_000
@@ -378,11 +378,11 @@ class PinningRuntime:
     async def enter(self, learnt: ServerObservations) -> None:
         """A wrapped server begins: others may have met it since this process began, and a person may have decided about
         its tools a moment ago."""
+        if learnt.toolsets is not None:
+            await self._recall([learnt.toolsets])
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READ_AGAIN_SECONDS):
                 await self.watch.read_again()
-        if learnt.toolsets is not None:
-            await self._recall([learnt.toolsets])
 
     async def leave(self, learnt: ServerObservations) -> None:
         """A wrapped server has ended: its place is free."""
