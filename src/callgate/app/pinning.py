@@ -18,7 +18,7 @@ from callgate.app.observations import ServerObservations
 from callgate.audit import AdminRecord, AuditLog
 from callgate.config import Config, Secret
 from callgate.config import Pinning as Section
-from callgate.errors import CallgateError, place
+from callgate.errors import CallgateError, StoreUnavailable, place
 from callgate.gate import Call, nothing_overdue
 from callgate.keyring import Keyring
 from callgate.pinning.decision_watch import DecisionWatch
@@ -379,7 +379,9 @@ class PinningRuntime:
         """A wrapped server begins: others may have met it since this process began, and a person may have decided about
         its tools a moment ago."""
         if learnt.toolsets is not None:
-            await self._recall([learnt.toolsets])
+            # What cannot be read is not known, and nothing passes that is not: each call is told so.
+            with contextlib.suppress(StoreUnavailable):
+                await self._recall([learnt.toolsets])
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READ_AGAIN_SECONDS):
                 await self.watch.read_again()

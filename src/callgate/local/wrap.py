@@ -406,7 +406,7 @@ class Waiting:
         """Without its gateway the server has nobody to speak to."""
         self._gone = True
         self._poll.unregister(self._link)
-        if self._status is None and not told:
+        if not told:
             _say("callgate: your gateway has ended, and this server with it; start the server again in your client")
         if self._child is not None:
             self._end(GRACE_SECONDS, signal.SIGTERM, signal.SIGKILL)
