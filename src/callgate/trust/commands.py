@@ -126,6 +126,8 @@ _FAR: Final = re.compile(
     r"(?:^|[\\/])\.(?!\.?(?:[\\/]|$))|^[~$]|^/(?:etc|usr|bin|sbin|boot|lib|opt|var|root|Library|System)\b"
     r"|^[A-Za-z]:\\(?:Windows|Program)"
 )
+# Options of programs for files that name no further place.
+_PLAIN_OPTION: Final = re.compile(r"-[aifnprRv]+")
 _VERSIONS: Final = frozenset(("--version", "-V", "-v", "version"))
 # What `sed` may be given: lines to print, to delete, or to replace something in.
 _PRINTS: Final = re.compile(r"\d+(?:,\d+)?p")
@@ -241,7 +243,8 @@ def _of_editing(program: str, given: list[str]) -> Known | None:
     if any(map(_FAR.search, given)):
         return None
     if program in _list("changes", "programs"):
-        return _CHANGES
+        plain = all(_PLAIN_OPTION.fullmatch(one) for one in given if one.startswith("-"))
+        return _CHANGES if plain else None
     if program == "sed" and given[:1] == ["-i"] and given[2:] and _EDITS.fullmatch(given[1]):
         return _CHANGES
     gone = [one for one in given if one != "-f"]
