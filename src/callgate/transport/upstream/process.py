@@ -175,6 +175,7 @@ _BOX_MAX: Final = 2000
 # What may wait for one client: two messages of the largest size, and a burst of smaller ones where that is small.
 _BOX_MESSAGES: Final = 2
 _BOX_BURST: Final = 4 * 1024 * 1024
+_TOO_MUCH: Final = "the server sends more ahead of its answer than the client takes; the rest was dropped"
 _CANCEL_GRACE: Final = 2.0
 _SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 _SUBSCRIPTION_PATH: Final = ("params", "_meta", _SUBSCRIPTION)
@@ -203,13 +204,15 @@ class Mailbox:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self._room = most_bytes
 
-    def put(self, message: bytes | None) -> None:
+    def put(self, message: bytes | None) -> bool:
+        """Whether it fitted."""
         size = len(message or b"")
         # Once something did not fit nothing follows it: a client must not take a part for the whole.
         self.overflow = self.overflow or self._queue.qsize() >= _BOX_MAX or size > self._room
         if not self.overflow:
             self._room -= size
             self._queue.put_nowait(message)
+        return not self.overflow
 
     def fail(self, failure: UpstreamError) -> None:
         """End it for a reason; what is in it already is still for the client."""
@@ -227,12 +230,14 @@ class Mailbox:
 
     @property
     def complete(self) -> bool:
-        """Whether every reply has come and been taken; one that did not fit has not."""
-        return not self.waiting and self._queue.empty() and not self.overflow
+        """Whether every reply has come and been taken; one that did not fit has not come."""
+        return not self.waiting and self._queue.empty()
 
     async def get(self) -> bytes | None:
+        """The next message; None where no more comes, and `failure` may say why."""
         if self.overflow and self._queue.empty():
-            raise Refused(Reason.OVERLOADED, "the client does not read what the server sends")
+            self.failure = self.failure or UpstreamError(Reason.OVERLOADED, _TOO_MUCH)
+            return None
         message = await self._queue.get()
         self._room += len(message or b"")
         return message
@@ -399,8 +404,9 @@ class ProcessLink:
                     line = replace_member(line, ("result", "_meta", _SUBSCRIPTION), _encode(client_id))
             except MessageError:
                 line = error_reply(client_id, UpstreamError(Reason.UPSTREAM_GARBAGE, "the reply holds a key twice"))
-        box.waiting.discard(client_id)
-        box.put(line)
+        # A reply that did not fit has not come: its client is told so when it has read what did.
+        if box.put(line):
+            box.waiting.discard(client_id)
 
     def _owner(self, line: bytes, seen: Peek) -> tuple[Mailbox, bytes] | None:
         """The box a notification or a request of the server belongs to, and the message as that client knows it."""
