@@ -190,9 +190,14 @@ class Toolset:
         return found
 
     @cached_property
+    def open(self) -> frozenset[str]:
+        """What may be seen and called."""
+        return frozenset(name for name in self.standings if self.standing(name).open)
+
+    @cached_property
     def version(self) -> str:
         """Digits that change with anything that may be called: the tools and the hashes they were approved under."""
-        names = sorted(name for name in self.standings if self.standing(name).open)
+        names = sorted(self.open)
         document = [self.identity.server_id, [[name, self.standings[name].approval_hash] for name in names]]
         return digest(document)[7 : 7 + _VERSION_DIGITS]
 

@@ -305,6 +305,17 @@ class ToolListing:
             tool = msgspec.structs.replace(tool, problem=_TWICE, approval_hash="")
         self.tools[tool.name] = tool
 
+    @property
+    def doubled(self) -> set[str]:
+        """Names that stand in it with two texts."""
+        return {tool.name for tool in self.tools.values() if tool.problem == _TWICE}
+
+
+def doubled(listed: Iterable[ListedTool]) -> set[str]:
+    """The same of entries that are not yet a whole list: which of two texts a reader believes nobody can tell."""
+    first: dict[str, ListedTool] = {}
+    return {tool.name for tool in listed if first.setdefault(tool.name, tool).raw != tool.raw}
+
 
 def _named(beside: Mapping[str, str]) -> list[list[str]]:
     """With their names: annotations that change places with another member are other annotations."""

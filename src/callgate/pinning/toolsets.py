@@ -20,7 +20,7 @@ from callgate.jsonrpc.peeking import decode_leniently, result_of
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.identity import ServerRef, is_named, reported_as
 from callgate.pinning.judging import Toolset, judge
-from callgate.pinning.listing import EntryReader, ListPage, ListSize, ToolListing, read_page
+from callgate.pinning.listing import EntryReader, ListPage, ListSize, ToolListing, doubled, read_page
 from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.pipeline.timeouts import pauses
@@ -92,6 +92,8 @@ class PartialList(msgspec.Struct):
     arrays: list[bytes]
     generation: int
     measure: ListSize
+    # The tools of it that the client was given.
+    passed: set[str] = msgspec.field(default_factory=set)
 
 
 class ToolList:
@@ -641,15 +643,20 @@ class Toolsets:
         identity = self.identity(context.server, line, page)
         part = self._follow(line, identity, cursor or "", asked)
         listed = self._take(line, part, page)
+        kept: list[ListedTool] = []
+        if not part.measure.problem:
+            book = self._books.book
+            hidden = {*self.sets.held(identity.server_id, book), *doubled(part.listed)}
+            if page.cursor is not None and line.listing is not None and line.identity == identity:
+                # The second text may stand on a page that is still to come, as it did on the last list.
+                hidden |= line.listing.doubled
+            kept = [
+                tool for tool in listed if tool.name not in hidden and judge(tool, identity, book, self.settings).open
+            ]
+            part.passed.update(tool.name for tool in kept)
         if line.partial is part:
             self._gather(context, line, part, page.cursor)
-        if part.measure.problem:
-            return []
-        book = self._books.book
-        held = self.sets.held(identity.server_id, book)
-        return [
-            tool.raw for tool in listed if judge(tool, identity, book, self.settings).open and tool.name not in held
-        ]
+        return [] if part.measure.problem else [tool.raw for tool in kept]
 
     def _follow(self, line: ToolList, identity: ServerIdentity, cursor: str, asked: int) -> PartialList:
         """What was read of a list so far; a page that does not follow the one before stands for itself."""
@@ -672,10 +679,13 @@ class Toolsets:
             held = self.sets.held(part.identity.server_id, self._books.book)
             line.shown = Toolset(part.identity, self._listing(part, line), self._books.book, self.settings, held)
             return
-        # The client gets this very list: it needs no telling.
+        # The client gets this very list: it needs no telling, but where a page showed what the whole list does not.
         line.told = None
         toolset = line.shown = self._settle(context, line, part)
         line.told = (toolset.version, toolset.waits)
+        if part.passed != toolset.open:
+            server, session = self._key(context)
+            self.altered(server, None if is_shared(session) else session)
 
 
 def _check_none(reply: bytes) -> None:
