@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final
 
 from callgate.approval import Approvals
 from callgate.approval.action import from_base64url
-from callgate.approval.requirements import ServerApprovalPolicy
+from callgate.approval.requirements import ServerApprovalPolicy, names_tool
 from callgate.errors import Reason, Refused
 from callgate.gate import Call
 from callgate.jsonrpc.peeking import decode_leniently
@@ -39,7 +38,7 @@ def check_name(name: str, gating: ServerApprovalPolicy) -> None:
     plain = _folded(name)
     alike = any(_folded(other) == plain for other in _gated_names(gating) if other != name)
     if not alike and not gating.listed(name):
-        alike = any(fnmatchcase(plain, _folded(pattern)) for pattern in gating.section.tools)
+        alike = any(names_tool(_folded(pattern), plain) for pattern in gating.section.tools)
     if alike:
         raise Refused(
             Reason.INVALID_PARAMS,

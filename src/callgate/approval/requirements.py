@@ -25,6 +25,11 @@ log = logging.getLogger("callgate.approval")
 _REMEMBERED: Final = 10_000
 
 
+def names_tool(pattern: str, tool: str) -> bool:
+    """Whether an operator's pattern means a tool. One that is spelt like the tool does, whatever signs it holds."""
+    return pattern == tool or fnmatchcase(tool, pattern)
+
+
 class OperatorRules(Protocol):
     """What the operator says of a server's tools; a section of the configuration has it."""
 
@@ -115,7 +120,7 @@ class ServerApprovalPolicy:
         """Whether the operator says that this tool needs approval."""
         known = self._listed.get(tool)
         if known is None:
-            known = any(fnmatchcase(tool, pattern) for pattern in self.section.tools)
+            known = any(names_tool(pattern, tool) for pattern in self.section.tools)
             if len(self._listed) < _REMEMBERED:
                 self._listed[tool] = known
         return known

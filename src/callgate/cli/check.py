@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,11 +12,13 @@ import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
 from callgate.cli.links import console_url
+from callgate.cli.printing import plain
 from callgate.cli.services import options_of
 from callgate.errors import ConfigError, Problem
 
 if TYPE_CHECKING:
     from callgate.config import Config, ServerSection
+    from callgate.pinning.review.views import Review
     from callgate.trust.policy.places import Path as Keys
     from callgate.trust.policy.places import Places
 
@@ -52,13 +54,13 @@ def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         servers = [_row(name, server) for name, server in loaded.servers.items()]
         shown = str(file) if file else None
-        found = {"approval": _approval(loaded), "trust": trust_row(loaded), "notes": _notes(loaded)}
+        found = {"approval": _approval(loaded), "trust": trust_row(loaded), "notes": _notes(loaded, path)}
         print_json({"ok": True, "file": shown, "servers": servers, **found})
     else:
-        _print(loaded, file, options_of(path, None))
+        _print(loaded, file, path)
 
 
-def _print(loaded: Config, file: Path | None, options: tuple[str, ...]) -> None:
+def _print(loaded: Config, file: Path | None, path: Path | None) -> None:
     typer.echo(f"OK  {file or 'no configuration file: the defaults hold'}")
     if loaded.servers:
         _print_servers(loaded)
@@ -67,10 +69,10 @@ def _print(loaded: Config, file: Path | None, options: tuple[str, ...]) -> None:
     if (approval := _approval(loaded)) is not None:
         _print_approval(approval)
     if loaded.servers:
-        show = shlex.join(["callgate", "labels", "show", *options])
+        show = shlex.join(["callgate", "labels", "show", *options_of(path, None)])
         for line in trust_lines(trust_row(loaded), show):
             typer.echo(line)
-    for note in _notes(loaded):
+    for note in _notes(loaded, path):
         typer.echo(f"note: {note}")
 
 
@@ -129,7 +131,7 @@ def _print_approval(approval: dict[str, Any]) -> None:
     typer.echo(f"Calls are approved at {where}, with passkeys for {approval['rp_id']}.")
 
 
-def _notes(loaded: Config) -> list[str]:
+def _notes(loaded: Config, path: Path | None) -> list[str]:
     """What is not wrong in the file but will not work on this machine now."""
     notes: list[str] = []
     for name, server in loaded.servers.items():
@@ -139,7 +141,55 @@ def _notes(loaded: Config) -> list[str]:
             notes.append(f"servers.{name}.command: {server.command[0]} is not found on the PATH")
     if loaded.policy.block_all:
         notes.append("policy.block_all is true: every call will be refused")
-    return notes
+    return [*notes, *approval_notes(loaded, _met(loaded, path))]
+
+
+def _met(loaded: Config, path: Path | None) -> dict[str, set[str]]:
+    """The tools of each server as they were met last; none where nobody can say."""
+    from callgate.cli.services import open_pins
+    from callgate.errors import CallgateError
+
+    if not any(server.approval.tools for server in loaded.servers.values()):
+        return {}
+    try:
+        with open_pins(path, None) as opened:
+            return listed_tools(opened.wait(opened.pins.review()))
+    except CallgateError:
+        return {}
+
+
+def listed_tools(review: Review) -> dict[str, set[str]]:
+    """By configured name."""
+    return {name: {tool.tool for tool in server.tools} for server in review.servers for name in server.seen.called}
+
+
+def approval_notes(loaded: Config, listed: Mapping[str, set[str]]) -> Iterator[str]:
+    """Patterns of tools that need a person, and may not mean the tools that were meant."""
+    from callgate.approval.requirements import names_tool
+
+    for name, server in loaded.servers.items():
+        patterns, where = server.approval.tools, f"[servers.{name}.approval]"
+        for pattern in [one for one in patterns if "[" in one]:
+            yield (
+                f"{plain(pattern)} in {where} means the tool of this very name, and each tool that has one of the "
+                "letters between [ and ] in that place. If others are meant, name each of them."
+            )
+        tools = listed.get(name)
+        if tools is None:
+            continue
+        needed = {tool for tool in tools if any(names_tool(pattern, tool) for pattern in patterns)}
+        for pattern in patterns:
+            if not any(names_tool(pattern, tool) for tool in tools):
+                yield (
+                    f"{name} lists no tool {plain(pattern)}, which {where} says needs a person. "
+                    "Look for a misspelt name: the tool that was meant needs nobody."
+                )
+            for tool in sorted(tools - needed):
+                if names_tool(pattern.casefold(), tool.casefold()):
+                    yield (
+                        f"{plain(tool)} of {name} differs from {plain(pattern)} in {where} only in capital letters, "
+                        "and needs nobody. Spell it as the server does if it is meant."
+                    )
 
 
 def register_config(app: typer.Typer) -> None:

@@ -7,10 +7,10 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from callgate.cli.check import approval_notes, listed_tools
 from callgate.cli.common import connect, keys_of, store_file
 from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, name_list, ok, sentence
 from callgate.errors import StoreError
@@ -192,16 +192,8 @@ def tools(setup: Setup) -> Iterator[Finding]:
     else:
         known = sum(len(server.tools) for server in review.servers)
         yield ok(f"{count(known, 'tool')} of {count(len(review.servers), 'server')} met; none waits for review.")
-    listed = {name: [tool.tool for tool in server.tools] for server in review.servers for name in server.seen.called}
-    for name, server in setup.settings.servers.items():
-        lost = [] if name not in listed else _without_match(server.approval.tools, listed[name])
-        if lost:
-            text = f"{name} lists no tool {name_list(lost)}, which [servers.{name}.approval] says needs a person."
-            yield Finding("warning", text, "Look for a misspelt name: the tool that was meant needs nobody.")
-
-
-def _without_match(patterns: tuple[str, ...], tools: list[str]) -> list[str]:
-    return [one for one in patterns if not any(fnmatchcase(tool, one) for tool in tools)]
+    for text in approval_notes(setup.settings, listed_tools(review)):
+        yield Finding("warning", text)
 
 
 def people(setup: Setup) -> Iterator[Finding]:
