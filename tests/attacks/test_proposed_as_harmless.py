@@ -127,7 +127,10 @@ def test_files_that_are_kept_where_others_put_theirs_are_what_others_wrote():
     ("text", "effect"),
     [
         ("Gets the status. Older ones are deleted.", "destroys"),
-        ("Gets the status, which then is sent to the team.", None),
+        ("Gets the status, which then is sent to the team.", "sends"),
+        ("Gets the status, which was sent by the team.", None),
+        ("Gets the status of all members, who then get word of it.", "sends"),
+        ("Gets the status and lets everybody know.", "sends"),
         ("Gets the status. If a name is given, it gets paid.", "sends"),
         ("Gets files that are shared with the team.", None),
         ("Gets the status. Nothing is deleted.", None),

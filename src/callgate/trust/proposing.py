@@ -241,6 +241,11 @@ _SENTENCE_WORDS: Final = 5
 # More than a name or an example.
 _FOREIGN_LETTERS: Final = 6
 _FIRST: Final = re.compile(r"\.\s|[\n\r]")
+# Somebody comes to know of it.
+_TOLD: Final = re.compile(
+    r"\b(?:(?:gets?|receives?) (?:word|notice) of|receives? (?:an? |the )(?:copy|e?mail|message|notification|invitation)"
+    r"|(?:hears?|learns?|know) (?:of|about) (?:it|this|that)|lets? \w+ know|made aware)\b"
+)
 _NAMES: Final = 200
 _DEPTH: Final = 8
 _RECIPIENT: Final = re.compile(r"recipient|e-?mail|address|phone|account|send|whom", re.IGNORECASE)
@@ -328,14 +333,17 @@ def _of_text(text: object, *, first: bool) -> set[str]:
                 found.add(kind)
             opening = False
         found |= _undergone(words)
+        if _TOLD.search(" ".join(words)):
+            found.add("sends")
     return found
 
 
 def _undergone(words: Sequence[str]) -> set[str]:
     """The grave things that a clause says are done to something: "older ones are deleted". Not what was done before,
-    nor what only tells which things are meant: "files that are shared"."""
+    nor what only tells which things are meant: "files that are shared". Behind a comma, "which" tells more of them."""
     lists = _lists()
     found: set[str] = set()
+    words = words[1:] if words[:1] in (["which"], ["who"]) else words
     for at, word in enumerate(words[1:], 1):
         before = frozenset(words[max(0, at - 4) : at])
         if words[at - 1] in lists["were"] and before.isdisjoint(lists["negations"] | lists["who"]):
