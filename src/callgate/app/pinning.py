@@ -392,6 +392,9 @@ class PinningRuntime:
         if learnt.place is not None:
             await self.company.leave(learnt.place)
         self._note_names()
+        if self._started:
+            # What waited because of it need not wait any longer.
+            self._decided()
 
     def _note_names(self) -> None:
         places = [at for toolsets in self._toolsets() for at in toolsets.places.values()]

@@ -67,6 +67,9 @@ async def test_a_tool_that_speaks_of_another_servers_is_held_until_both_were_in_
     await room.approve("fun", "fact", "joke")
     assert await room.pins.held() == {}
     await room.meet("mail", entry("send_email"))
+    # Nobody sees that tool yet.
+    assert await room.pins.held() == {}
+    await room.approve("mail", "send_email")
     held = await room.pins.held()
     assert held == {fun.server_id: {"fact": held[fun.server_id]["fact"]}}
     assert "send_email" in held[fun.server_id]["fact"]

@@ -21,6 +21,8 @@ SPOKEN_OF: Final = "shadowing.spoken-of"
 _BEFORE: Final = 120
 _AFTER: Final = 240
 _NAME: Final = 128
+# Told to whoever reviews, and no more: many servers have a tool "search".
+_HOLDS_NOTHING: Final = frozenset({"mention.same-word"})
 
 
 def inbound(finding: ToolFinding, server: str, tool: str, entry: Mapping[str, Any]) -> ToolFinding:
@@ -150,7 +152,11 @@ def held_in(
     if settings.set_review == "never" or len(members) < 2:
         return waiting
     if settings.set_review == "always":
+        visible = {pin.server_id for pin in book.pins() if pin.action == "approve"}
         for one, other in open_pairs(members, together):
+            # Agents see nothing of a server that nobody approved anything of: it takes nothing from others.
+            if not {one.server_id, other.server_id} <= visible:
+                continue
             for first, second in ((one, other), (other, one)):
                 text = f"nobody has reviewed {first.name} together with {second.name}, which the same agent sees"
                 tools = waiting.setdefault(first.server_id, {})
@@ -176,22 +182,49 @@ def _why_it_waits(
     book: DecisionChain,
     together: JointReviews,
 ) -> str:
-    """Empty where somebody has seen an approved tool beside everything that it touches."""
+    """Empty where somebody has seen an approved tool beside everything that it touches and that agents see too."""
     for touch in found[member.server_id][pin.tool]:
         for finding in touch.findings:
             for other in touched(member, finding.server, members):
-                spoken = book.pin(other.server_id, finding.tool)
-                # Of two names that are alike, only the one that was approved later waits.
-                if finding.where == "name" and _says_so_too(member, pin.tool, finding, found.get(other.server_id, {})):
-                    spoken = None
-                if not _both_in_view(pin, other, spoken, together):
+                spoken = _approved(book, other, finding.tool)
+                if spoken is None or finding.rule in _HOLDS_NOTHING:
+                    continue
+                there = found.get(other.server_id, {})
+                if finding.where == "name" and _says_so_too(member, pin.tool, finding, there):
+                    # Of two names that are alike, only the one that was approved later waits.
+                    free = spoken.seq > pin.seq or _both_in_view(pin, other, None, together)
+                else:
+                    free = _both_in_view(pin, other, spoken, together)
+                if not free:
                     return _sentence(member, other, f"touches {finding.tool or 'a tool'} there ({finding.rule})")
-        for server, names in touch.rest.items():
-            for other in touched(member, server, members):
-                for name in sorted(names):
-                    if not _both_in_view(pin, other, book.pin(other.server_id, name), together, told=False):
-                        return _sentence(member, other, f"names so many tools that {name} there may be one of them")
+        if why := _why_the_rest_waits(member, pin, members, touch, book=book, together=together):
+            return why
     return ""
+
+
+def _why_the_rest_waits(
+    member: SetMember,
+    pin: Pin,
+    members: Sequence[SetMember],
+    touch: CrossMention,
+    *,
+    book: DecisionChain,
+    together: JointReviews,
+) -> str:
+    """The same for names that may be in a text, and that its inspection did not tell of."""
+    for server, names in touch.rest.items():
+        for other in touched(member, server, members):
+            for name in sorted(names):
+                spoken = _approved(book, other, name)
+                if spoken is not None and not _both_in_view(pin, other, spoken, together, told=False):
+                    return _sentence(member, other, f"names so many tools that {name} there may be one of them")
+    return ""
+
+
+def _approved(book: DecisionChain, member: SetMember, tool: str) -> Pin | None:
+    """The approval of a tool; None where agents do not see it."""
+    pin = book.pin(member.server_id, tool)
+    return pin if pin is not None and pin.action == "approve" else None
 
 
 def _sentence(member: SetMember, other: SetMember, what: str) -> str:
@@ -224,7 +257,7 @@ def _both_in_view(pin: Pin, other: SetMember, spoken: Pin | None, together: Join
     does that of a tool that is not `told` of it.
     """
     last, seen = pin, other.server_id in pin.together
-    if spoken is not None and spoken.action == "approve" and spoken.seq > pin.seq:
+    if spoken is not None and spoken.seq > pin.seq:
         last, seen = spoken, told and pin.server_id in spoken.together
     return seen or together.confirmed(pin.server_id, other.server_id) > last.seq
 
