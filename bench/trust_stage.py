@@ -189,7 +189,7 @@ async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
         async def through(message: Message, call: Call, raw: bytes) -> None:
             if furnished.check.at_once(call) is None:
                 await furnished.check(call)
-            _, after = furnished.stage.forward(message, call)
+            _, after = furnished.stage.outgoing(message, call)
             await after(raw.replace(b'"id": 1', b'"id": %d' % call.at, 1))
 
         try:

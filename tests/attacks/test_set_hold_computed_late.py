@@ -62,7 +62,7 @@ class House:
     def __init__(self, runtime, config):
         self.office = runtime.pinning
         self.learnt = learnt = ServerObservations()
-        self.check = self.office.furnish(config, places(config), learnt).check
+        self.check = self.office.furnish(config, places(config), learnt)
         self.toolsets = learnt.toolsets
         self.visits = {name: RequestContext(name, "http", session="s", line=Wire(name)) for name in LISTS}
         self.work = self.office.pins.held
@@ -394,7 +394,7 @@ async def test_a_stricter_configuration_holds_at_once(house, tmp_path):
     await until(lambda: house.reason("weather", "forecast") is None)
     house.go.clear()
     config = configured(tmp_path, "shadowing")
-    house.check = house.office.furnish(config, house.toolsets.places, house.learnt).check
+    house.check = house.office.furnish(config, house.toolsets.places, house.learnt)
     assert house.reason("weather", "forecast") is Reason.SET_NOT_REVIEWED
     house.go.set()
     await until(lambda: house.reason("weather", "tides") is None)

@@ -13,7 +13,7 @@ from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.reach import TAKES_ANY, Demand
 from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, RequestStateSigner
 from callgate.approval.requirements import Deployment, ServerApprovalPolicy
-from callgate.approval.stage import ApprovalCheck, ApprovalStage, ApprovalTimes, CommandOptions
+from callgate.approval.stage import ApprovalStage, ApprovalTimes, CommandOptions
 from callgate.approval.tool_catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, ToolCatalogue, read_tools
 from callgate.config import ApprovalSection, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
@@ -37,7 +37,6 @@ class ApprovalWiring(msgspec.Struct, frozen=True):
     """What one configuration needs; `patience` is how long the check may take."""
 
     approvals: Approvals
-    check: ApprovalCheck
     stage: ApprovalStage
     patience: float
 
@@ -63,14 +62,14 @@ class ApprovalRuntime:
         self._made: tuple[ApprovalSection, Approvals] | None = None
 
     def furnish(self, config: Config, learnt: ServerObservations) -> ApprovalWiring:
-        """The check and the stage of a configuration."""
+        """The stage of a configuration."""
         section = config.approval
         approvals = self.service(section)
         gating = ApprovalPolicies(config, learnt.catalogues, Deployment(section.server_id, self._shelf.identity))
         learnt.gatings = gating
         approver = Approver(config, approvals)
         times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
-        check = ApprovalCheck(
+        stage = ApprovalStage(
             approvals,
             gating=gating.__getitem__,
             deployment=gating.deployment,
@@ -85,20 +84,9 @@ class ApprovalRuntime:
             times=times,
             opened=self.opened,
             options=self.options,
-        )
-        stage = ApprovalStage(
-            approvals,
-            gating=gating.__getitem__,
-            deployment=gating.deployment,
-            approver=approver,
             first_use=(section.user or "operator") if section.first_use else None,
-            seals=self._seals,
-            rounds=self._rounds,
-            lobby=self._lobby,
-            ask_seconds=times.ask,
-            options=self.options,
         )
-        return ApprovalWiring(approvals, check, stage, section.request_seconds + times.ask + _MARGIN_SECONDS)
+        return ApprovalWiring(approvals, stage, section.request_seconds + times.ask + _MARGIN_SECONDS)
 
     def service(self, section: ApprovalSection) -> Approvals:
         """The same one for as long as nothing about it changes: the console holds on to it."""

@@ -29,7 +29,7 @@ from callgate.pinning.model import Change, PinningSettings, ServerIdentity, Serv
 from callgate.pinning.review.views import Labelling
 from callgate.pinning.server_sets import ServerSets, SetFindings, decided, same
 from callgate.pinning.service import Pins
-from callgate.pinning.stage import PinningCheck, PinningStage
+from callgate.pinning.stage import PinningStage
 from callgate.pinning.storage import PinRepository
 from callgate.pinning.toolsets import ListReading, Toolsets
 from callgate.pipeline.list_changed import ListChangedNotifier
@@ -248,13 +248,6 @@ LABELLING: Final = Labelling(propose_label, label_line)
 _AGAIN_SECONDS: Final = 2.0
 
 
-class PinningWiring(msgspec.Struct, frozen=True):
-    """What one configuration needs."""
-
-    check: PinningCheck
-    stage: PinningStage
-
-
 def settings(section: Section) -> PinningSettings:
     """The room's settings as a configuration has them."""
     names = set(PinningSettings.__struct_fields__) - {"orphan_days"}
@@ -331,8 +324,8 @@ class PinningRuntime:
         places: Mapping[str, ServerRef],
         learnt: ServerObservations,
         catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
-    ) -> PinningWiring:
-        """The check and the stage of a configuration."""
+    ) -> PinningStage:
+        """The stage of a configuration."""
         before, self.settings = self.settings, settings(config.pinning)
         self.pins.settings = self.settings
         toolsets = learnt.toolsets or self._open(learnt)
@@ -347,17 +340,16 @@ class PinningRuntime:
         async def settle_in(server: str) -> None:
             await self.company.join(toolsets.place(server), toolsets.expected(server).server_id)
 
-        check = PinningCheck(
+        return PinningStage(
             toolsets,
             stale=self.watch.is_stale,
             catch_up=catch_up,
             settle_in=settle_in,
             looked=self._looked,
             odd=self._odd,
+            notifier=self.bell,
             review=self._where,
         )
-        stage = PinningStage(toolsets, check, bell=self.bell, settle_in=settle_in, review=self._where)
-        return PinningWiring(check, stage)
 
     def _open(self, learnt: ServerObservations) -> Toolsets:
         toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))

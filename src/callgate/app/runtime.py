@@ -141,7 +141,7 @@ class Runtime:
             pinned = self._pin_office().furnish(config, _places(config, learnt), learnt, self.catch_up)
         trusted = None
         if config.trust.mode != "off":
-            approved = () if pinned is None else (pinned.check.label,)
+            approved = () if pinned is None else (pinned.label,)
             trusted = self._trust_office().furnish(config, learnt, *approved)
         self.notices.follow(config.notify)
         self.approvals = None if approving is None else approving.approvals
@@ -152,16 +152,16 @@ class Runtime:
             catch_up=self.catch_up,
             record=self.books.record,
             agents=agent_check(config, self._address),
-            pinning=no_objection if pinned is None else pinned.check,
+            pinning=no_objection if pinned is None else pinned,
             trust=no_objection if trusted is None else trusted.check,
-            approval=nobody_to_ask if approving is None else approving.check,
+            approval=nobody_to_ask if approving is None else approving.stage,
             limit=config.limits.check_seconds,
             patience=None if approving is None else approving.patience,
         )
         stages = None
         if approving is not None or pinned is not None or trusted is not None:
             stages = Stages(
-                None if pinned is None else pinned.stage,
+                pinned,
                 None if approving is None else approving.stage,
                 None if trusted is None else trusted.stage,
             )

@@ -9,9 +9,8 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from callgate.errors import Refused
-from callgate.gate import Call, Context, Decision
+from callgate.gate import Call, Context
 from callgate.jsonrpc import Batch, Message, RequestId, error_reply
-from callgate.pinning.model import PENDING_TOOL
 from callgate.pipeline.replies import ToolListReply, TransformById
 from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
 
@@ -36,7 +35,7 @@ class Stages:
         if trust is not None:
             self.methods |= trust.methods
         self.prepares: frozenset[str] = frozenset() if pins is None else pins.prepares
-        self.tools: frozenset[str] = frozenset() if pins is None else frozenset({PENDING_TOOL})
+        self.tools: frozenset[str] = frozenset() if pins is None else pins.tools
         if trust is not None:
             self.tools |= trust.tools
         # Asked before every call leaves: pinning's own, without a step between.
@@ -44,51 +43,62 @@ class Stages:
             _nothing_against if pins is None else pins.pre_dispatch_check
         )
 
-    async def prepare(self, message: Message, context: Context) -> None:
+    async def incoming(
+        self, message: Message | Batch, context: Context, call: Call | None = None
+    ) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = None
         if self._pins is not None:
-            await self._pins.prepare(message, context)
-
-    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
-        if self._trust is not None and message.method in self._trust.methods:
-            return await self._trust.answer(message, context)
-        return None if self._approval is None else await self._approval.answer(message, context)
-
-    async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
-        found = None if self._pins is None else await self._pins.answer_call(message, call)
+            found = await self._pins.incoming(message, context, call)
         if found is None and self._trust is not None:
-            return await self._trust.answer_call(call)
+            found = await self._trust.incoming(message, context, call)
+        if found is None and self._approval is not None and call is None:
+            found = await self._approval.incoming(message, context)
         return found
 
-    async def revalidate(self, call: Call) -> Refused | None:
-        return None if self._pins is None else await self._pins.revalidate(call)
+    async def recheck(self, call: Call, *, unchanged: bool = False) -> Refused | None:
+        return None if self._pins is None else await self._pins.recheck(call, unchanged=unchanged)
 
-    async def settle(self, call: Call) -> Refused | None:
-        return None if self._pins is None else await self._pins.settle(call)
-
-    def forward(
-        self, message: Message, call: Call, decision: Decision
-    ) -> tuple[Message, Transform | None, AsyncTransform | None]:
-        amend, after = None, None
-        if self._pins is not None:
-            amend = self._pins.screen(call.context)
+    def outgoing(
+        self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall] = ()
+    ) -> tuple[Message | Batch, Transform | None, AsyncTransform | None]:
+        if len(calls) != 1 or not isinstance(message, Message):
+            return self._others(message, context, calls)
+        amend = None if self._pins is None else self._pins.screen(context)
+        after: AsyncTransform | None = None
+        call = calls[0].call
         if self._approval is not None:
-            message, marked = self._approval.forward(message, call, decision)
+            message, marked = self._approval.outgoing(message, call, calls[0].decision)
             # Few calls have both: only one that a person approved is amended for that.
             amend = amend if marked is None else _chain(amend, marked)
         if self._trust is not None:
-            message, after = self._trust.forward(message, call)
+            message, after = self._trust.outgoing(message, call)
         return message, amend, after
 
-    def leaving(self, message: Message | Batch, calls: Sequence[AllowedCall] = ()) -> Message | Batch:
-        return message if self._trust is None else self._trust.leaving(message, calls)
+    def _others(
+        self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall]
+    ) -> tuple[Message | Batch, Transform | None, AsyncTransform | None]:
+        """What is no call, or a batch that may have calls in it."""
+        amend = self._amend(message, context)
+        if self._trust is None:
+            return message, amend, None
+        return self._trust.leaving(message, calls), amend, self._trust.after(message, context, calls)
 
-    def screen(self, context: Context) -> Transform | None:
-        return None if self._pins is None else self._pins.screen(context)
+    def unasked(self, context: Context) -> AsyncTransform | None:
+        if self._pins is None:
+            return None if self._trust is None else self._trust.unasked(context)
+        screen = self._pins.screen(context)
+        after = None if self._trust is None else self._trust.unasked(context)
+
+        async def passing(raw: bytes) -> bytes:
+            raw = screen(raw)
+            return raw if after is None else await after(raw)
+
+        return passing
 
     def heard_by(
         self, context: Context, push: Callable[[bytes], None], subscription: RequestId | None = None
     ) -> AbstractContextManager[None]:
-        return nullcontext() if self._pins is None else self._pins.bell.heard_by(context, push, subscription)
+        return nullcontext() if self._pins is None else self._pins.notifier.heard_by(context, push, subscription)
 
     def _list(self, context: Context, cursor: object, asked: int, otherwise: Transform | None, raw: bytes) -> bytes:
         """A reply to `tools/list`, read once and written once. Trust learns from all of it, pinning keeps what was
@@ -109,7 +119,7 @@ class Stages:
             kept = self._trust.offer_on(kept)
         return raw if kept is reply else kept.raw()
 
-    def amend(self, message: Message | Batch, context: Context) -> Transform | None:
+    def _amend(self, message: Message | Batch, context: Context) -> Transform | None:
         trust = None if self._trust is None else self._trust.amend(message, context)
         pins = None if self._pins is None else self._pins.amend(message, context)
         approval = None if self._approval is None else self._approval.amend(message, context)
@@ -127,19 +137,6 @@ class Stages:
     def refused(self, call: Call, refused: Refused) -> None:
         if self._trust is not None:
             self._trust.refused(call, refused)
-
-    def after(
-        self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall] = ()
-    ) -> AsyncTransform | None:
-        return None if self._trust is None else self._trust.after(message, context, calls)
-
-    def after_others(self, context: Context) -> AsyncTransform | None:
-        return None if self._trust is None else self._trust.after_others(context)
-
-    async def takes(self, message: Message | Batch, context: Context) -> bool:
-        if self._trust is not None and self._trust.takes(message, context):
-            return True
-        return self._approval is not None and await self._approval.takes(message, context)
 
 
 def _same(raw: bytes) -> bytes:

@@ -148,8 +148,15 @@ class ApprovalTimes(msgspec.Struct, frozen=True):
     ask: float
 
 
-class ApprovalCheck:
-    """The check that `Gate(approval=…)` takes."""
+_GREETINGS: Final = frozenset({"initialize", "server/discover"})
+_CANCELLED: Final = "notifications/cancelled"
+
+
+class ApprovalStage:
+    """Approval of one configuration: the check that `Gate(approval=…)` takes, and what the gateway does as the
+    verifier. Where the server verifies by itself, its messages pass untouched."""
+
+    methods = METHODS
 
     def __init__(
         self,
@@ -168,6 +175,7 @@ class ApprovalCheck:
         times: ApprovalTimes,
         opened: Callable[[Request, str], None] = lambda _request, _page: None,
         options: Callable[[], CommandOptions] = CommandOptions,
+        first_use: str | None = None,
     ) -> None:
         self._options = options
         self._approvals = approvals
@@ -183,6 +191,7 @@ class ApprovalCheck:
         self._decisions = decisions
         self._times = times
         self._opened = opened
+        self._first_use = first_use
 
     def at_once(self, call: Call) -> Verdict | None:
         """The answer to a call that nobody asks about, of a tool that needs no person; None for any other."""
@@ -199,7 +208,7 @@ class ApprovalCheck:
             check_characters(call.tool)
             if not self._deployment.known:
                 await self._deployment.find_out()
-            ruling = await self._rule(call, gating)
+            ruling = gating.known(call.tool) or await self._ask_server(call.tool, call.context, call.meta, gating)
             check_name(call.tool, gating)
             state = state_in(call)
             if ruling.gated is None and not ruling.problem and not asks and not self._is_ours(state):
@@ -209,22 +218,21 @@ class ApprovalCheck:
             advice = with_options(refused.advice, self._options().told)
             return Refuse(refused.reason, refused.message, data=refused.data, advice=advice)
 
-    async def _rule(self, call: Call, gating: ServerApprovalPolicy) -> ApprovalRequirement:
-        return gating.known(call.tool) or await self._ask_server(call, gating)
-
     def _is_ours(self, state: object) -> bool:
         return self._rounds.seals.is_ours(state) or self._seals.is_ours(state)
 
-    async def _ask_server(self, call: Call, gating: ServerApprovalPolicy) -> ApprovalRequirement:
-        visit = call.context
-        assert isinstance(visit, RequestContext)
+    async def _ask_server(
+        self, tool: str, context: Context, meta: Mapping[str, Any], gating: ServerApprovalPolicy
+    ) -> ApprovalRequirement:
+        assert isinstance(context, RequestContext)
+        line, modern = context.line, context.modern
 
         async def ask(method: str, params: dict[str, Any]) -> bytes:
-            return await visit.line.ask(own_request(method, params, call.meta if visit.modern else {}))
+            return await line.ask(own_request(method, params, meta if modern else {}))
 
         # Before the turn at asking: whoever has that must not wait for a message behind another who wants it.
-        await visit.line.turn()
-        return await gating.ask(call.tool, ask, self._times.ask, modern=visit.modern)
+        await line.turn()
+        return await gating.ask(tool, ask, self._times.ask, modern=modern)
 
     async def _judge(
         self,
@@ -472,8 +480,9 @@ class ApprovalCheck:
 
     async def _gated_now(self, asked: NeededApproval) -> Gated:
         """The tool as it is after the wait."""
-        gating = self._gating(asked.gated.server)
-        return _gated(asked.call, gating, await self._rule(asked.call, gating))
+        call, gating = asked.call, self._gating(asked.gated.server)
+        ruling = gating.known(call.tool) or await self._ask_server(call.tool, call.context, call.meta, gating)
+        return _gated(call, gating, ruling)
 
     def _granted(self, asked: NeededApproval, request: Request) -> Pass:
         # With the server id the signature can be verified from the record alone.
@@ -492,58 +501,15 @@ class ApprovalCheck:
     def _state(self, purpose: str, asked: NeededApproval, request: Request) -> SignedState:
         return SignedState(purpose, request.id, asked.action, asked.caller, request.expires_at, secrets.token_bytes(16))
 
-
-def _gated(call: Call, gating: ServerApprovalPolicy, ruling: ApprovalRequirement) -> Gated:
-    if ruling.problem:
-        raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
-    return ruling.gated or gating.asked_for(call.tool)
-
-
-def _refused(request: Request) -> Refuse:
-    note = f": {request.note}" if request.note else ""
-    text = f"{Reason.APPROVAL_REFUSED.meaning.rstrip('.')}{note}"
-    data = {"approval": {"request": request.id, "note": request.note or ""}}
-    return Refuse(Reason.APPROVAL_REFUSED, text, facts_of(request), data)
-
-
-_GREETINGS: Final = frozenset({"initialize", "server/discover"})
-_CANCELLED: Final = "notifications/cancelled"
-
-
-class ApprovalStage:
-    """What the gateway does as the verifier. Where the server verifies by itself, its messages pass untouched."""
-
-    methods = METHODS
-    prepares: frozenset[str] = frozenset()
-
-    def __init__(
-        self,
-        approvals: Approvals,
-        *,
-        gating: Callable[[str], ServerApprovalPolicy],
-        deployment: Deployment,
-        approver: Callable[[str], Awaitable[str | None]],
-        first_use: str | None,
-        seals: RequestStateSigner,
-        rounds: MultiRoundState,
-        lobby: PendingApprovals,
-        ask_seconds: float,
-        options: Callable[[], CommandOptions] = CommandOptions,
-    ) -> None:
-        self._options = options
-        self._approvals = approvals
-        self._gating = gating
-        self._deployment = deployment
-        self._approver = approver
-        self._first_use = first_use
-        self._seals = seals
-        self._rounds = rounds
-        self._lobby = lobby
-        self._ask_seconds = ask_seconds
-
     # ---- the three methods ----
 
-    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
+    async def incoming(self, message: Message | Batch, context: Context) -> dict[str, Any] | None:
+        """The three methods, answers to our own questions, and cancellations of calls that the server has not seen."""
+        if isinstance(message, Message) and message.kind is MessageKind.REQUEST:
+            return await self._answer(message, context) if message.method in METHODS else None
+        return {} if await self._takes(message, context) else None
+
+    async def _answer(self, message: Message, context: Context) -> dict[str, Any] | None:
         """SEP-2672 §4.4; None where the server is the one to answer."""
         gating = self._gating(context.server)
         if not gating.verifies:
@@ -585,7 +551,9 @@ class ApprovalStage:
             raise Refused(error.reason, f"params.arguments: {error}", code=INVALID_PARAMS) from None
         if gating.relays and not gating.listed(tool):
             return None
-        ruling = await self._ruling(tool, message, context, gating)
+        if not self._deployment.known:
+            await self._deployment.find_out()
+        ruling = gating.known(tool) or await self._ask_server(tool, context, message.meta, gating)
         if ruling.problem:
             raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
         if ruling.gated is None:
@@ -599,42 +567,23 @@ class ApprovalStage:
                 refused.reason, refused.message, code=refused.code, advice=advice, data=refused.data
             ) from None
 
-    async def _ruling(
-        self, tool: str, message: Message, context: Context, gating: ServerApprovalPolicy
-    ) -> ApprovalRequirement:
-        if not self._deployment.known:
-            await self._deployment.find_out()
-        known = gating.known(tool)
-        if known is not None:
-            return known
-        assert isinstance(context, RequestContext)
-        line, meta, modern = context.line, message.meta if context.modern else {}, context.modern
-
-        async def ask(method: str, params: dict[str, Any]) -> bytes:
-            return await line.ask(own_request(method, params, meta))
-
-        await line.turn()
-        return await gating.ask(tool, ask, self._ask_seconds, modern=modern)
-
     # ---- what passes ----
 
-    def forward(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Transform | None]:
-        """A call that may go on, as the server is to see it, and what to do with its reply."""
-        verdict = decision.answers[-1].verdict if decision.answers else None
-        approved = isinstance(verdict, Pass) and "approval" in verdict.facts
-        if not approved and META not in call.meta and "requestState" not in message.params:
-            # Nothing in it is for the gateway: so are nearly all.
-            return message, None
-        return self.outgoing(message, call, decision), self._amend_call(message, call) if approved else None
+    def outgoing(self, message: Message, call: Call, decision: Decision) -> tuple[Message, Transform | None]:
+        """A call that may go on, as the server is to see it, and what to do with its reply.
 
-    def outgoing(self, message: Message, call: Call, decision: Decision) -> Message:
-        """Without our evidence and our state: the server gets the call as if nothing stood in front of it."""
-        state = message.params.get("requestState")
-        if state is None and META not in call.meta:
-            return message
-        raw = message.raw
+        It goes without our evidence and our state: as if nothing stood in front of the server.
+        """
         # As it was decided: what is known of the server may have changed since.
         verdict = decision.answers[-1].verdict if decision.answers else None
+        amend = None
+        if isinstance(verdict, Pass) and "approval" in verdict.facts:
+            amend = self._amend_call(message, call)
+        state = message.params.get("requestState")
+        if state is None and META not in call.meta:
+            # Nothing in it is for the gateway: so are nearly all.
+            return message, amend
+        raw = message.raw
         if not isinstance(verdict, PassAsIs):
             raw = drop_member(raw, ("params", "_meta", META))
         if self._rounds.seals.is_ours(state):
@@ -643,7 +592,7 @@ class ApprovalStage:
             raw = drop_member(raw, path) if inner is None else replace_member(raw, path, _encode(inner))
         elif self._seals.is_ours(state):
             raw = drop_member(drop_member(raw, ("params", "requestState")), ("params", "inputResponses"))
-        return message if raw is message.raw else msgspec.structs.replace(message, raw=raw)
+        return message if raw is message.raw else msgspec.structs.replace(message, raw=raw), amend
 
     def amend(self, message: Message | Batch, context: Context) -> Transform | None:
         """The capability in a greeting, marks in a list of tools; both are learnt from as they pass."""
@@ -675,8 +624,7 @@ class ApprovalStage:
 
     # ---- what is for the gateway itself ----
 
-    async def takes(self, message: Message | Batch, context: Context) -> bool:
-        """Answers to our own questions, and cancellations of calls that the server has not seen."""
+    async def _takes(self, message: Message | Batch, context: Context) -> bool:
         if isinstance(message, Batch):
             if any(one.kind is MessageKind.RESPONSE and self._seals.is_ours(one.id) for one in message.messages):
                 raise Refused(Reason.INVALID_REQUEST, "an answer to the gateway has to be sent alone")
@@ -714,6 +662,19 @@ class ApprovalStage:
                 await self._approvals.refuse(state.request, by="client", note="declined in the client")
             except Spent:
                 return
+
+
+def _gated(call: Call, gating: ServerApprovalPolicy, ruling: ApprovalRequirement) -> Gated:
+    if ruling.problem:
+        raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
+    return ruling.gated or gating.asked_for(call.tool)
+
+
+def _refused(request: Request) -> Refuse:
+    note = f": {request.note}" if request.note else ""
+    text = f"{Reason.APPROVAL_REFUSED.meaning.rstrip('.')}{note}"
+    data = {"approval": {"request": request.id, "note": request.note or ""}}
+    return Refuse(Reason.APPROVAL_REFUSED, text, facts_of(request), data)
 
 
 def _amend_greeting(gating: ServerApprovalPolicy, reply: bytes) -> bytes:

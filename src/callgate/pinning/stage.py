@@ -90,19 +90,27 @@ _encode: Final = msgspec.json.Encoder().encode
 _REVIEWED: Final = frozenset({Reason.TOOL_NOT_APPROVED, Reason.TOOL_CHANGED, Reason.SET_NOT_REVIEWED})
 
 
-class PinningCheck:
-    """The check that `Gate(pinning=…)` takes."""
+LIST: Final = "tools/list"
+_GREETINGS: Final = frozenset({"initialize", DISCOVER})
+
+
+class PinningStage:
+    """Pinning of one configuration: the check that `Gate(pinning=…)` takes, and what changes in messages that pass."""
+
+    prepares: Final = frozenset({LIST})
+    tools: Final = frozenset({PENDING_TOOL})
 
     def __init__(
         self,
         toolsets: Toolsets,
         *,
         stale: Callable[[], bool],
-        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
         settle_in: Callable[[str], Awaitable[None]],
         looked: Callable[[Toolset, str], Awaitable[bool]],
+        notifier: ListChangedNotifier,
+        review: Callable[[], Awaitable[str]],
+        catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
         odd: Callable[[Call, tuple[str, ...]], None] = lambda _call, _found: None,
-        review: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self._toolsets = toolsets
         # Whether the decisions have been unreadable for so long that nobody knows them.
@@ -117,6 +125,7 @@ class PinningCheck:
         self._odd = odd
         # Where tools are reviewed, in words.
         self._review = review
+        self.notifier = notifier
 
     def label(self, context: Context, tool: str) -> str:
         """The label that a tool was approved with; empty where nobody settled one."""
@@ -202,15 +211,19 @@ class PinningCheck:
 
     async def _advice(self, reason: Reason) -> str:
         """Where a reviewer finds the tool; empty where the reason's own advice says all there is."""
-        if self._review is None or reason not in _REVIEWED:
-            return ""
-        return f"A person reviews it, {await self._review()}."
+        return f"A person reviews it, {await self._review()}." if reason in _REVIEWED else ""
 
-    async def revalidate(self, call: Call) -> Refused | None:
-        """After a person has taken their time: the list is read again where it has grown old meanwhile."""
+    async def recheck(self, call: Call, *, unchanged: bool = False) -> Refused | None:
+        """After a person has taken their time, or after the list changed, or other servers came: the list is read again
+        where it has grown old meanwhile, and the tool has to be open.
+
+        `unchanged`: it has to have the same entry as well. The other checks went by that entry too: it may say by now
+        that a person has to approve.
+        """
         if self._toolsets.settings.mode == "observe" or not isinstance(call.context, RequestContext):
             return None
         visit = call.context
+        before = visit.line.judged.get(call.tool)
         try:
             toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, call.meta)
             toolset = await self._among_others(visit, call, toolset)
@@ -223,21 +236,8 @@ class PinningCheck:
             return refused
         if (outdated := _outdated(call, toolset, self._toolsets.line(visit).shown)) is not None:
             return Refused(Reason.TOOLSET_OUTDATED, outdated)
-        visit.line.judged[call.tool] = _entry(toolset, call.tool)
-        return None
-
-    async def settle(self, call: Call) -> Refused | None:
-        """The list changed after the call was decided, or other servers came: looked at again, the tool has to be open,
-        and to have the same entry.
-
-        The other checks went by that entry too: it may say by now that a person has to approve.
-        """
-        visit = call.context
-        assert isinstance(visit, RequestContext)
-        before = visit.line.judged.get(call.tool)
-        if (refused := await self.revalidate(call)) is not None:
-            return refused
-        if before is None or before != visit.line.judged[call.tool]:
+        entry = visit.line.judged[call.tool] = _entry(toolset, call.tool)
+        if unchanged and before != entry:
             return Refused(Reason.TOOLSET_UNVERIFIED, "the server changed the tool while the call was decided")
         return None
 
@@ -260,78 +260,27 @@ class PinningCheck:
         standing = line.toolset.standing(call.tool)
         return None if standing.reason is None else Refused(standing.reason, standing.detail)
 
-
-def _entry(toolset: Toolset, tool: str) -> ToolDigests:
-    """What the list says of a tool, as short as it can be told: a call may wait for a person and keep it as long."""
-    listed = toolset.listing.tools[tool]
-    return listed.approval_hash, listed.beside
-
-
-def _let_pass(line: ToolList, toolset: Toolset, tool: str) -> Pass | None:
-    """What is said of each call of a tool for as long as the toolset stands; None where it may not be called."""
-    if not toolset.standing(tool).open:
-        return None
-    # The same words on every call's record: written once.
-    facts = {name: msgspec.Raw(_encode(fact)) for name, fact in toolset.facts(tool).items()}
-    verdict = line.passes[tool] = Pass(facts)
-    return verdict
-
-
-def _outdated(call: Call, toolset: Toolset, shown: Toolset | None) -> str | None:
-    """Whether the caller goes by another list: by its own word, or because another text was shown to it."""
-    wanted = call.meta.get(TOOLSET_META)
-    if wanted is not None and wanted != toolset.version:
-        return "the call names another version of the list of tools than the one in force"
-    if shown is None or shown is toolset:
-        return None
-    then, now = shown.listing.tools.get(call.tool), toolset.listing.tools.get(call.tool)
-    same = shown.identity == toolset.identity
-    if same and then is not None and now is not None and then.approval_hash != now.approval_hash:
-        # Also where none of it was passed on: a server that shows its clients one text and us another is not called.
-        return "the server listed the tool with another text for the caller than it does now"
-    # Callers whom no session tells apart were shown a list each: nobody knows which.
-    if call.context.session is None:
-        return None
-    before = shown.standing(call.tool)
-    if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:
-        return "the tool was approved anew with another text since the caller was shown its description"
-    return None
-
-
-LIST: Final = "tools/list"
-_GREETINGS: Final = frozenset({"initialize", DISCOVER})
-
-
-class PinningStage:
-    """What the gateway does for servers whose tools are pinned."""
-
-    prepares: Final = frozenset({LIST})
-
-    def __init__(
-        self,
-        toolsets: Toolsets,
-        check: PinningCheck,
-        *,
-        bell: ListChangedNotifier,
-        settle_in: Callable[[str], Awaitable[None]],
-        review: Callable[[], Awaitable[str]],
-    ) -> None:
-        self._toolsets = toolsets
-        self._check = check
-        # Asked before every call leaves: the check's own, without a step between.
-        self.pre_dispatch_check: Callable[[Call], Refused | None] = check.pre_dispatch_check
-        self.bell = bell
-        self._settle_in = settle_in
-        # Where tools are reviewed, in words.
-        self._review = review
-
     @property
     def _enforcing(self) -> bool:
         return self._toolsets.settings.mode == "enforce"
 
-    async def prepare(self, message: Message, context: Context) -> None:
-        """Before a list is asked for: everything that reading it needs is at hand."""
-        if await self._check.stale() and self._enforcing:
+    async def incoming(
+        self, message: Message | Batch, context: Context, call: Call | None = None
+    ) -> dict[str, Any] | None:
+        """Get ready for a list before it is asked for; answer a call of the gateway's own tool."""
+        if call is None:
+            if isinstance(message, Message) and message.method == LIST:
+                await self._prepare(message, context)
+            return None
+        if call.tool != PENDING_TOOL or not self._enforcing or not self._toolsets.settings.pending_tool:
+            return None
+        assert isinstance(context, RequestContext)
+        toolset = self._toolsets.current(context) or await self._toolsets.verify(context, call.meta)
+        return answer(context.server, toolset, await self._review(), modern=context.modern)
+
+    async def _prepare(self, message: Message, context: Context) -> None:
+        """Everything that reading a list needs is at hand."""
+        if await self.stale() and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
         if isinstance(context, RequestContext):
             await self._toolsets.introduce(context, message.meta)
@@ -343,22 +292,6 @@ class PinningStage:
             if self._enforcing:
                 raise
             log.warning("no place for a server", extra={"fields": {"server": context.server, "error": str(error)}})
-
-    async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
-        """The gateway's own tool; None for every other."""
-        settings = self._toolsets.settings
-        if call.tool != PENDING_TOOL or not self._enforcing or not settings.pending_tool:
-            return None
-        visit = call.context
-        assert isinstance(visit, RequestContext)
-        toolset = self._toolsets.current(visit) or await self._toolsets.verify(visit, message.meta)
-        return answer(visit.server, toolset, await self._review(), modern=visit.modern)
-
-    async def revalidate(self, call: Call) -> Refused | None:
-        return await self._check.revalidate(call)
-
-    async def settle(self, call: Call) -> Refused | None:
-        return await self._check.settle(call)
 
     # ---- what passes ----
 
@@ -483,6 +416,43 @@ class PinningStage:
             return raw
         seen = peek(raw)
         return error_reply(None if seen is None else seen.id, refused)
+
+
+def _entry(toolset: Toolset, tool: str) -> ToolDigests:
+    """What the list says of a tool, as short as it can be told: a call may wait for a person and keep it as long."""
+    listed = toolset.listing.tools[tool]
+    return listed.approval_hash, listed.beside
+
+
+def _let_pass(line: ToolList, toolset: Toolset, tool: str) -> Pass | None:
+    """What is said of each call of a tool for as long as the toolset stands; None where it may not be called."""
+    if not toolset.standing(tool).open:
+        return None
+    # The same words on every call's record: written once.
+    facts = {name: msgspec.Raw(_encode(fact)) for name, fact in toolset.facts(tool).items()}
+    verdict = line.passes[tool] = Pass(facts)
+    return verdict
+
+
+def _outdated(call: Call, toolset: Toolset, shown: Toolset | None) -> str | None:
+    """Whether the caller goes by another list: by its own word, or because another text was shown to it."""
+    wanted = call.meta.get(TOOLSET_META)
+    if wanted is not None and wanted != toolset.version:
+        return "the call names another version of the list of tools than the one in force"
+    if shown is None or shown is toolset:
+        return None
+    then, now = shown.listing.tools.get(call.tool), toolset.listing.tools.get(call.tool)
+    same = shown.identity == toolset.identity
+    if same and then is not None and now is not None and then.approval_hash != now.approval_hash:
+        # Also where none of it was passed on: a server that shows its clients one text and us another is not called.
+        return "the server listed the tool with another text for the caller than it does now"
+    # Callers whom no session tells apart were shown a list each: nobody knows which.
+    if call.context.session is None:
+        return None
+    before = shown.standing(call.tool)
+    if before.open and before.approval_hash != toolset.standing(call.tool).approval_hash:
+        return "the tool was approved anew with another text since the caller was shown its description"
+    return None
 
 
 def _why_not_shown(context: Context, error: Exception) -> Refused:

@@ -13,7 +13,7 @@ import os
 import secrets
 import time
 import tomllib
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -97,26 +97,24 @@ class Dispatcher:
             raise Rejected(closed, error_reply(message.id, closed))
         if self.stages is None:
             return Admitted(message)
-        if message.method in self.stages.prepares:
-            await self._prepare(message, context, self.stages)
-        if message.method in self.stages.methods:
-            await self._answer(message, self.stages.answer(message, context))
-        after = self.stages.after(message, context)
-        return Admitted(self.stages.leaving(message), (), self.stages.amend(message, context), after)
+        if message.method in self.stages.methods or message.method in self.stages.prepares:
+            await self._answer(message, context, self.stages)
+        outgoing, amend, after = self.stages.outgoing(message, context)
+        return Admitted(outgoing, (), amend, after)
 
     async def takes(self, message: Message | Batch, context: Context) -> bool:
         """Whether a message was meant for the gateway itself and goes no further; raises Rejected."""
         if self.stages is None or (isinstance(message, Message) and message.kind is MessageKind.REQUEST):
             return False
         try:
-            return await self.stages.takes(message, context)
+            return await self.stages.incoming(message, context) is not None
         except Refused as refused:
             raise Rejected(refused, refuse_all(message, refused)) from None
 
     async def _admit_call(self, message: Message, context: Context) -> Admitted:
         call, stages = self._call(message, context), self.stages
         if stages is not None and call.tool in stages.tools and self.gate.closed() is None:
-            await self._answer(message, stages.answer_call(message, call))
+            await self._answer(message, context, stages, call)
         started = time.perf_counter()
         decision = await self.gate.decide(call)
         waited = self._decided(call, decision, started)
@@ -126,27 +124,21 @@ class Dispatcher:
         flights = (InFlight(call, message.id, self._recorder, self._clock),)
         if stages is None:
             return Admitted(message, flights)
-        if waited and (changed := await stages.revalidate(call)) is not None:
+        changed = await stages.recheck(call) if waited else None
+        outgoing, amend, after = stages.outgoing(message, context, (AllowedCall(message, call, decision),))
+        if changed is not None:
             flights[0].finish("blocked", code=changed.code)
-            stages.after(message, context, (AllowedCall(message, call, decision),))
             raise self._rejected(message, call, changed)
-        outgoing, amend, after = stages.forward(message, call, decision)
         return Admitted(outgoing, flights, amend, after)
 
     @staticmethod
-    async def _prepare(message: Message, context: Context, stages: Stage) -> None:
-        try:
-            await stages.prepare(message, context)
-        except Refused as refused:
-            raise Rejected(refused, error_reply(message.id, refused)) from None
-
-    @staticmethod
-    async def _answer(message: Message, answering: Awaitable[dict[str, Any] | None]) -> None:
-        if message.kind is not MessageKind.REQUEST:
+    async def _answer(message: Message, context: Context, stages: Stage, call: Call | None = None) -> None:
+        """Let the stages have a message before it goes on; raises LocalResponse where they answer it."""
+        if message.kind is not MessageKind.REQUEST and (call is not None or message.method in stages.methods):
             refused = Refused(Reason.INVALID_REQUEST, f"{message.method} has to be a request with an id")
             raise Rejected(refused, error_reply(None, refused))
         try:
-            result = await answering
+            result = await stages.incoming(message, context, call)
         except Refused as refused:
             raise Rejected(refused, error_reply(message.id, refused)) from None
         except StoreError as error:
@@ -191,7 +183,7 @@ class Dispatcher:
                 for pause in pauses(self.gate.limit):
                     await asyncio.sleep(pause)
                     for flight in entry.calls:
-                        if (found := await stages.settle(flight.call)) is not None:
+                        if (found := await stages.recheck(flight.call, unchanged=True)) is not None:
                             return found
                     found = self.objection(entry, barred)
                     if found is None or found.reason not in _MAY_PASS:
@@ -209,7 +201,7 @@ class Dispatcher:
             refusals = {m.id: alone for m in batch.messages if m.method in self.stages.methods}
             for message in batch.messages:
                 if message.method in self.stages.prepares:
-                    await self._prepare(message, context, self.stages)
+                    await self._answer(message, context, self.stages)
         decided: list[AllowedCall] = []
         for message, call in calls:
             started = time.perf_counter()
@@ -226,15 +218,13 @@ class Dispatcher:
         first = next(iter(refusals.values()), closed)
         if first is None and self.stages is None:
             return Admitted(batch, in_flight)
-        if first is None and self.stages is not None:
-            leaving = self.stages.leaving(batch, decided)
-            after = self.stages.after(batch, context, decided)
-            return Admitted(leaving, in_flight, self.stages.amend(batch, context), after)
+        if self.stages is not None:
+            # Where the batch is refused, nobody waits for the replies any more.
+            outgoing, amend, after = self.stages.outgoing(batch, context, decided)
+            if first is None:
+                return Admitted(outgoing, in_flight, amend, after)
         for flight in in_flight:
             flight.finish("batch_refused")
-        if self.stages is not None:
-            # Nobody waits for their replies any more.
-            self.stages.after(batch, context, decided)
         assert first is not None
         raise Rejected(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
 

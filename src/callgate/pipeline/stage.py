@@ -149,58 +149,39 @@ class AllowedCall(msgspec.Struct, frozen=True):
 class Stage(Protocol):
     """What the gateway does for servers beside relaying: answers of its own, and changes to what passes."""
 
-    # The requests that `answer` may answer, those that are prepared before they go on, and the gateway's own tools.
+    # The requests that `incoming` may answer, those that it gets ready for, and the gateway's own tools.
     methods: frozenset[str]
     prepares: frozenset[str]
     tools: frozenset[str]
 
-    async def prepare(self, message: Message, context: Context) -> None:
-        """Get ready for the reply to a request; raises Refused where it must not go on."""
+    async def incoming(
+        self, message: Message | Batch, context: Context, call: Call | None = None
+    ) -> dict[str, Any] | None:
+        """A client's message before it goes on; `call` where it calls a tool of the gateway's own.
 
-    async def answer_call(self, message: Message, call: Call) -> dict[str, Any] | None:
-        """The result of a call of a tool that is the gateway's own; None for every other. Raises Refused."""
-
-    async def revalidate(self, call: Call) -> Refused | None:
-        """The same for a call that has waited for a person: what it was let through by may be out of date."""
-
-    async def settle(self, call: Call) -> Refused | None:
-        """Tools or servers changed after the call was decided: look again. None where the tool is as it was."""
+        The result of a request that is the gateway's to answer, and anything but None for another message that was
+        meant for the gateway. None where it goes on. Raises Refused.
+        """
 
     def pre_dispatch_check(self, call: Call) -> Refused | None:
         """Why a call that was let through must not leave after all."""
 
-    def screen(self, context: Context) -> Transform | None:
-        """What to do with messages of a server that answer nothing that was asked."""
+    async def recheck(self, call: Call, *, unchanged: bool = False) -> Refused | None:
+        """The same with time to look again. `unchanged`: the tool has to be as it was when the call was decided."""
+
+    def outgoing(
+        self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall] = ()
+    ) -> tuple[Message | Batch, Transform | None, AsyncTransform | None]:
+        """A message as the server is to see it, and what to do with what comes back: at once, then with time to write
+        something down. Those two never raise."""
+
+    def unasked(self, context: Context) -> AsyncTransform | None:
+        """What to do with messages of a server that answer nothing that was asked. Never raises."""
+
+    def refused(self, call: Call, refused: Refused) -> None:
+        """Told of a call that goes no further; never raises."""
 
     def heard_by(
         self, context: Context, push: Callable[[bytes], None], subscription: RequestId | None = None
     ) -> AbstractContextManager[None]:
         """Around a stream on which messages of the gateway's own can reach the client."""
-
-    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
-        """The result of a request that is not the server's to answer; None where it is. Raises Refused."""
-
-    def forward(
-        self, message: Message, call: Call, decision: Decision
-    ) -> tuple[Message, Transform | None, AsyncTransform | None]:
-        """A call that may go on, as the server is to see it, and what to do with its reply: at once, then with time."""
-
-    def leaving(self, message: Message | Batch, calls: Sequence[AllowedCall] = ()) -> Message | Batch:
-        """A message that is no call, or a batch with calls in it, as the server is to see it."""
-
-    def amend(self, message: Message | Batch, context: Context) -> Transform | None:
-        """What to do with the server's reply to a message that starts no call."""
-
-    def refused(self, call: Call, refused: Refused) -> None:
-        """Told of a call that goes no further; never raises."""
-
-    def after(
-        self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall] = ()
-    ) -> AsyncTransform | None:
-        """What to do with the server's replies to a message, with time to write something down. Never raises."""
-
-    def after_others(self, context: Context) -> AsyncTransform | None:
-        """The same for messages of a server that answer nothing that is known."""
-
-    async def takes(self, message: Message | Batch, context: Context) -> bool:
-        """Whether a notification or response was meant for the gateway; then it goes no further. Raises Refused."""

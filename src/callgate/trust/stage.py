@@ -212,9 +212,22 @@ class TrustStage:
         self._relays_resolve = relays_resolve
         self._writing: set[asyncio.Task[None]] = set()
 
-    # ---- tools/resolve ----
+    # ---- what is for the gateway itself ----
 
-    async def answer(self, message: Message, context: Context) -> dict[str, Any] | None:
+    async def incoming(
+        self, message: Message | Batch, context: Context, call: Call | None = None
+    ) -> dict[str, Any] | None:
+        """`tools/resolve`, a result that was held back, and answers to our own elicitations."""
+        if call is not None:
+            return await self._released(call)
+        if not isinstance(message, Message):
+            return None
+        if message.method == RESOLVE and message.kind is MessageKind.REQUEST:
+            return self._resolved(message, context)
+        # Whatever the client answers, the page decides.
+        return {} if message.kind is MessageKind.RESPONSE and self._results.asked(message.id) else None
+
+    def _resolved(self, message: Message, context: Context) -> dict[str, Any] | None:
         """What a call with these arguments would do, from the operator's rules; None where the server answers."""
         params = message.params if isinstance(message.params, dict) else {}
         tool, arguments = params.get("name"), params.get("arguments", {})
@@ -226,9 +239,7 @@ class TrustStage:
         listed = labels.listed(context.server, tool, self._check.approved(context, tool))
         return resolved(tool, self._check.label(context, tool, arguments), listed)
 
-    # ---- results that were held back ----
-
-    async def answer_call(self, call: Call) -> dict[str, Any] | None:
+    async def _released(self, call: Call) -> dict[str, Any] | None:
         """The gateway's own tool; None for every other."""
         if call.tool != RESULT_TOOL or not self._check.policy.holds_back:
             return None
@@ -236,6 +247,8 @@ class TrustStage:
         modern = isinstance(call.context, RequestContext) and call.context.modern
         handle = call.arguments.get("handle")
         return await self._results.released(handle, name, call, modern=modern)
+
+    # ---- what a list gets in addition ----
 
     def offer(self, message: Message | Batch) -> Transform | None:
         """The tool at the end of a list, where results may be held back."""
@@ -251,15 +264,15 @@ class TrustStage:
 
     # ---- what leaves ----
 
-    def forward(self, message: Message, call: Call) -> tuple[Message, AsyncTransform]:
+    def outgoing(self, message: Message, call: Call) -> tuple[Message, AsyncTransform]:
         """A call that may go on, as the server is to see it, and what to do with its reply."""
         judged = self._check.take(call)
-        sent = self._outgoing(message, call, judged)
+        sent = self._labelled(message, call, judged)
         assert message.id is not None
         by_id = {message.id: partial(self._results.of_call, call, judged)}
         return sent, partial(self._passing, by_id, call.context)
 
-    def _outgoing(self, message: Message, call: Call, judged: JudgedCall | None) -> Message:
+    def _labelled(self, message: Message, call: Call, judged: JudgedCall | None) -> Message:
         """With the session's labels, and without what was meant for the gateway alone."""
         share = self._shares.get(call.context.server, self._share)
         annotations = None if judged is None or share is None else outgoing(judged.facts.session, share=share)
@@ -277,7 +290,7 @@ class TrustStage:
         slices = elements(message.raw) or []
         parts = [msgspec.structs.replace(one, raw=raw) for one, raw in zip(message.messages, slices, strict=True)]
         sent = [
-            self._outgoing(one, by_id[one.id], self._check.look(by_id[one.id]))
+            self._labelled(one, by_id[one.id], self._check.look(by_id[one.id]))
             if one.method == TOOLS_CALL and one.id in by_id
             else self.leaving(one)
             for one in parts
@@ -306,9 +319,8 @@ class TrustStage:
             self._learn(server, message.get("result"))
         return raw
 
-    def after(
-        self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall] = ()
-    ) -> AsyncTransform | None:
+    def after(self, message: Message | Batch, context: Context, calls: Sequence[AllowedCall] = ()) -> AsyncTransform:
+        """What to do with the replies to what is no call, or to a batch that may have calls in it."""
         by_id: dict[RequestId, AsyncTransform] = {}
         for asked in calls:
             judged = self._check.take(asked.call)
@@ -320,7 +332,8 @@ class TrustStage:
                 by_id[one.id] = partial(self._results.of_read, one, context) if read else _as_it_is
         return partial(self._passing, by_id, context)
 
-    def after_others(self, context: Context) -> AsyncTransform | None:
+    def unasked(self, context: Context) -> AsyncTransform:
+        """What to do with messages that answer nothing."""
         return partial(self._passing, None, context)
 
     def _passing(self, by_id: _Settles | None, context: Context, raw: bytes) -> Awaitable[bytes]:
@@ -386,10 +399,6 @@ class TrustStage:
             await self._results.refused(judged, refused)
         except CallgateError as error:
             log.warning("refusal missing in the session's picture", extra={"fields": {"error": str(error)}})
-
-    def takes(self, message: Message | Batch, _context: Context) -> bool:
-        """Answers to our own elicitations: whatever they say, the page decides."""
-        return isinstance(message, Message) and message.kind is MessageKind.RESPONSE and self._results.asked(message.id)
 
 
 def _answers(message: object) -> bool:

@@ -10,7 +10,7 @@ from callgate.approval import Approvals, ApprovalSettings, GrantUse, RelyingPart
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.request_state import MultiRoundState, RequestStateSigner
 from callgate.approval.requirements import Deployment, ServerApprovalPolicy
-from callgate.approval.stage import ApprovalCheck, ApprovalTimes, PassAsIs
+from callgate.approval.stage import ApprovalStage, ApprovalTimes, PassAsIs
 from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.errors import Reason, Refused
@@ -62,7 +62,7 @@ class Scene:
         deployment = Deployment("urn:x", self.approvals.shelf.identity)
         gating = ServerApprovalPolicy("vault", ServerApproval(tools=("wipe",), **section), catalogue, deployment)
         self.closed = None
-        self.check = ApprovalCheck(
+        self.check = ApprovalStage(
             self.approvals,
             gating=lambda _server: gating,
             deployment=deployment,

@@ -5,7 +5,7 @@ import json
 from callgate.approval.pending import PendingApprovals
 from callgate.approval.request_state import MultiRoundState, RequestStateSigner
 from callgate.approval.requirements import Deployment, ServerApprovalPolicy
-from callgate.approval.stage import ApprovalStage, PassAsIs
+from callgate.approval.stage import ApprovalStage, ApprovalTimes, PassAsIs
 from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.gate import Answer, Call, Context, Decision, Pass
@@ -30,11 +30,13 @@ class Scene:
             gating=lambda _server: gating,
             deployment=deployment,
             approver=None,
-            first_use=None,
+            page=None,
+            closed=None,
             seals=RequestStateSigner(lambda: (b"k" * 32,)),
             rounds=MultiRoundState(60),
             lobby=PendingApprovals(),
-            ask_seconds=1,
+            decisions=None,
+            times=ApprovalTimes(0.0, 60.0, 1.0),
         )
 
     def outgoing(self, tool, verdict):
@@ -43,7 +45,7 @@ class Scene:
         raw = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": whole}).encode()
         message = parse(raw, Limits())
         call = Call("c1", 1, tool, {}, b"{}", raw, meta, Context("vault", "http"))
-        return json.loads(self.desk.outgoing(message, call, Decision((Answer("approval", verdict),))).raw)
+        return json.loads(self.desk.outgoing(message, call, Decision((Answer("approval", verdict),)))[0].raw)
 
 
 def grown(scene):

@@ -11,7 +11,7 @@ from callgate.pinning.identity import ServerRef, http_identity
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import EntryReader, ToolListing, read_page
 from callgate.pinning.model import TOOLSET_META, Pin, PinningSettings
-from callgate.pinning.stage import PinningCheck, answer
+from callgate.pinning.stage import PinningStage, answer
 from callgate.pinning.storage import Sealed
 from callgate.pinning.toolsets import Toolsets
 from callgate.pipeline.context import RequestContext
@@ -90,11 +90,13 @@ class Desk:
         self.toolsets.sets = self.sets
         self.place = ServerRef("files", "", URL, lambda _reported: IDENTITY)
         self.configure(PinningSettings())
-        self.check = PinningCheck(
+        self.check = PinningStage(
             self.toolsets,
             stale=lambda: self.stale,
             settle_in=self.settle_in,
             looked=self.looked,
+            notifier=None,
+            review=self.review,
         )
 
     def configure(self, settings):
@@ -105,6 +107,9 @@ class Desk:
 
     async def looked(self, _toolset, _tool):
         return False
+
+    async def review(self):
+        return "somewhere"
 
     def decide(self, action, book=None):
         sealed, self.head = self.book.link(pins(action))(self.head)
@@ -228,7 +233,7 @@ async def test_a_list_that_is_read_anew_counts_though_the_line_was_crowded_out(f
     forget(desk)
     # A person took their time, and what the tool says is another text by now. Nobody was told.
     call.context.line.reply = LIST.replace(b"Reads.", b"Deletes.")
-    assert (await desk.check.revalidate(call)).reason is Reason.TOOL_CHANGED
+    assert (await desk.check.recheck(call)).reason is Reason.TOOL_CHANGED
     assert desk.check.pre_dispatch_check(call).reason is Reason.TOOL_CHANGED
 
 

@@ -48,8 +48,7 @@ class Tools:
 
 
 def desk(mode, where="", error=None):
-    check = SimpleNamespace(pre_dispatch_check=None)
-    return PinningStage(Tools(mode, where, error), check, bell=None, settle_in=None, review=None)
+    return PinningStage(Tools(mode, where, error), stale=None, settle_in=None, looked=None, notifier=None, review=None)
 
 
 def asked(method):

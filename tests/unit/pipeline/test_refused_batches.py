@@ -15,14 +15,11 @@ from support.table import rows
 class Remembering:
     """A stages that keeps something of each call until it hears what comes after it, as trust does."""
 
-    methods = prepares = frozenset()
+    methods = prepares = tools = frozenset()
 
     def __init__(self):
         self.kept = set()
         self.most = 0
-
-    def owns(self, _tool):
-        return False
 
     def judge(self, call):
         self.kept.add(call.id)
@@ -31,14 +28,9 @@ class Remembering:
     def refused(self, _call, _refused):
         """It is told of the whole batch as well."""
 
-    def after(self, _message, _context, calls=()):
+    def outgoing(self, message, _context, calls=()):
         self.kept -= {one.call.id for one in calls}
-
-    def leaving(self, message, _calls=()):
-        return message
-
-    def amend(self, _message, _context):
-        return None
+        return message, None, None
 
 
 class NoBooks:

@@ -260,8 +260,7 @@ class App:
             if exchange.method == "GET":
                 if site.dispatcher.stages is not None:
                     context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
-                    exchange.screen = site.dispatcher.stages.screen(context)
-                    exchange.after = site.dispatcher.stages.after_others(context)
+                    exchange.unasked = site.dispatcher.stages.unasked(context)
                     exchange.hearing = partial(site.dispatcher.stages.heard_by, context)
                 await self._stream(upstream, exchange)
             elif exchange.method == "DELETE":

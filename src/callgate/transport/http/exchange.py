@@ -37,7 +37,6 @@ class Exchange:
     __slots__ = (
         "_receive",
         "_send",
-        "after",
         "answering",
         "barred",
         "caller",
@@ -54,13 +53,13 @@ class Exchange:
         "query",
         "raw_path",
         "scheme",
-        "screen",
         "server",
         "spent",
         "started",
         "status",
         "streaming",
         "trace",
+        "unasked",
     )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -84,8 +83,7 @@ class Exchange:
         # Around a stream that can take messages of the gateway's own, given how to send them there.
         self.hearing: Callable[[Callable[[bytes], None]], AbstractContextManager[None]] | None = None
         # What to do with messages on a stream that answer nothing.
-        self.screen: Callable[[bytes], bytes] | None = None
-        self.after: Callable[[bytes], Awaitable[bytes]] | None = None
+        self.unasked: Callable[[bytes], Awaitable[bytes]] | None = None
         self.status = 0
         # How many bytes of the gateway's room for bodies it takes.
         self.held = 0

@@ -165,8 +165,7 @@ class StdioSession:
     def use(self, dispatcher: Dispatcher) -> None:
         """Messages are decided on by this dispatcher from now on: at the start, and when the configuration changes."""
         self._dispatcher, stages = dispatcher, dispatcher.stages
-        self._screen = None if stages is None else stages.screen(self._alone)
-        self._after = None if stages is None else stages.after_others(self._alone)
+        self._unasked = None if stages is None else stages.unasked(self._alone)
         if self._running:
             self._be_heard()
 
@@ -428,15 +427,12 @@ class StdioSession:
                 self._under_way.discard(rpc_id)
             entry = self._entries.pop(rpc_id, None)
             if entry is not None:
-                line = line if entry.amend is None else entry.amend(line)
-                return line if entry.after is None else await entry.after(line)
+                return await entry.passing(line)
         elif seen is None:
             # An array: each entry finds its own in it.
             for entry in {id(entry): entry for entry in self._entries.values()}.values():
                 line = await entry.passing(line)
-        if self._screen is not None:
-            line = self._screen(line)
-        return line if self._after is None else await self._after(line)
+        return line if self._unasked is None else await self._unasked(line)
 
     def _context(self, message: Message | Batch, turn: MessageTurn | None) -> Context:
         protocol = self._protocol

@@ -223,11 +223,9 @@ class HttpUpstream:
         async def passing(raw: bytes) -> bytes:
             for entry in entries:
                 raw = raw if entry.amend is None else entry.amend(raw)
-            if exchange.screen is not None:
-                raw = exchange.screen(raw)
             for entry in entries:
                 raw = raw if entry.after is None else await entry.after(raw)
-            return raw if exchange.after is None else await exchange.after(raw)
+            return raw if exchange.unasked is None else await exchange.unasked(raw)
 
         return passing
 
@@ -310,10 +308,8 @@ class HttpUpstream:
 
     async def _plain(self, exchange: Exchange, answer: HttpAnswer) -> None:
         body = await self._client.read(answer)
-        if exchange.screen is not None and body:
-            body = exchange.screen(body)
-        if exchange.after is not None and body:
-            body = await exchange.after(body)
+        if exchange.unasked is not None and body:
+            body = await exchange.unasked(body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
 
 

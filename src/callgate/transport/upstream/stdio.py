@@ -83,9 +83,8 @@ class ProcessSession:
         await exchange.start(200, [*EVENT_STREAM, (b"mcp-session-id", self.id.encode())])
         while self._turn == turn:
             for number, line in [event for event in self._events if event[0] > after]:
-                screened = line if exchange.screen is None else exchange.screen(line)
-                screened = screened if exchange.after is None else await exchange.after(screened)
-                await exchange.write(encode_event(screened, str(number)))
+                passed = line if exchange.unasked is None else await exchange.unasked(line)
+                await exchange.write(encode_event(passed, str(number)))
                 after = number
                 self._delivered = max(self._delivered, number)
             if not self.link.alive and self._last <= after:
