@@ -243,7 +243,8 @@ _FOREIGN_LETTERS: Final = 6
 _FIRST: Final = re.compile(r"\.\s|[\n\r]")
 # Somebody comes to know of it.
 _TOLD: Final = re.compile(
-    r"\b(?:(?:gets?|receives?) (?:word|notice) of|receives? (?:an? |the )(?:copy|e?mail|message|notification|invitation)"
+    r"\b(?:(?:gets?|receives?) (?:word|notice) of"
+    r"|receives? (?:an? |the )(?:copy|e?mail|message|notification|invitation)"
     r"|(?:hears?|learns?|know) (?:of|about) (?:it|this|that)|lets? \w+ know|made aware)\b"
 )
 _NAMES: Final = 200
