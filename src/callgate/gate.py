@@ -292,3 +292,10 @@ class Caller(msgspec.Struct, frozen=True):
     claims: Mapping[str, Any] = {}
     # On whose behalf, by a KYA token.
     principal: str = ""
+    # Whether somebody listed this agent; otherwise its key is all that names it.
+    listed: bool = True
+
+    @property
+    def account(self) -> str:
+        """What its calls are counted under. Who makes up keys does not get a budget for each of them."""
+        return self.id if self.listed or not self.directory else self.directory

@@ -24,7 +24,7 @@ def pages(tmp_path_factory):
     """Directories: keys by name, an agent that was never listed, a document that names agents."""
     with web(tmp_path_factory.mktemp("pages")) as made:
         made.signer = signer(made.url)
-        made.pages[WELL_KNOWN] = keys(dict(made.signer.jwk), jwk(which=5))
+        made.pages[WELL_KNOWN] = keys(dict(made.signer.jwk), jwk(which=5), jwk(which=1, kid="old-name"), jwk("rsa"))
         made.pages["/keys.json"] = keys(jwk(which=1, kid="old-name"), jwk(which=2), jwk("rsa"))
         yield made
 
@@ -135,7 +135,7 @@ def test_a_document_that_names_agents(changed):
 
 @requirement("WB-005")
 def test_a_key_by_the_name_that_its_directory_gives_it(usual, changed, pages):
-    named = naming(usual, f"{pages.url}/keys.json", which=1, keyid="old-name")
+    named = naming(usual, pages.url, which=1, keyid="old-name")
     assert outcome(usual, named) == UNKNOWN
     assert outcome(changed, crafted(changed, which=1, keyid="old-name")) == PASSES
     # What goes on is the key's own name.
@@ -145,8 +145,8 @@ def test_a_key_by_the_name_that_its_directory_gives_it(usual, changed, pages):
 @requirement("WB-015")
 def test_an_older_algorithm(usual, changed, pages):
     older = {"kind": "rsa", "alg": RSA_PSS_256, "algorithm": RSA_PSS_256}
-    assert outcome(usual, naming(usual, f"{pages.url}/keys.json", **older)) == (400, "unsupported_alg")
-    assert outcome(usual, naming(usual, f"{pages.url}/keys.json", kind="rsa")) == PASSES
+    assert outcome(usual, naming(usual, pages.url, **older)) == (400, "unsupported_alg")
+    assert outcome(usual, naming(usual, pages.url, kind="rsa")) == PASSES
     assert outcome(changed, crafted(changed, **older)) == PASSES
 
 
@@ -168,7 +168,7 @@ def test_directories_of_inner_hosts_are_not_asked_by_default(tmp_path, pages):
     with site(tmp_path, pages.env, agents=section) as running:
         before = len(pages.asked)
         places = (pages.url, f"https://127.0.0.1:{pages.port}", f"https://[::1]:{pages.port}", "https://10.0.0.1")
-        for uri in (*places, f"http://localhost:{pages.port}", "https://169.254.169.254/latest"):
+        for uri in (*places, "https://169.254.169.254", "https://169.254.169.254/latest"):
             assert outcome(running, naming(running, uri, which=5)) == UNKNOWN
         assert len(pages.asked) == before
 
@@ -201,9 +201,10 @@ def test_keys_that_everybody_has(tmp_path, pages):
 
     from callgate.agents.signing import Signer
 
-    by = Signer(Ed25519PrivateKey.from_private_bytes(PRINTED), f"{pages.url}/printed.json")
+    by = Signer(Ed25519PrivateKey.from_private_bytes(PRINTED), None)
     pages.publish(by, path="/printed.json")
-    section = {"mode": "required", "signatures": {"enabled": True, "allow_addresses": INSIDE}}
+    named = {"enabled": True, "allow_addresses": INSIDE, "directories": [f"{pages.url}/printed.json"]}
+    section = {"mode": "required", "signatures": named}
     with site(tmp_path, pages.env, agents=section) as running:
         assert reason(running.send(by)) == UNKNOWN
     section["signatures"] |= {"test_keys": True}

@@ -19,9 +19,10 @@ from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.limits import Limiter
 from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
+from callgate.agents.proofs import attributed
 from callgate.agents.storage import NonceStore
 from callgate.agents.tokens import Bearer
-from callgate.agents.verifying import Lookup, Verifier, VerifySettings
+from callgate.agents.verifying import Attribution, Lookup, Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
 from callgate.gate import Caller
 from callgate.jsonrpc import TOOLS_CALL, Batch, Limits, parse, tool_call
@@ -77,6 +78,7 @@ def settled(options: VerifyOptions, *, tool_rules: bool, production: bool) -> Ve
         kid_fallback=options.sources.kid_fallback,
         allow_test_keys=options.allow_test_keys,
         test_key=None if options.test_public_key is None else _test_key(options.test_public_key),
+        plain_http=options.sources.reach.plain_http or options.sources.self_origin.startswith("http:"),
         production=production,
     )
 
@@ -202,7 +204,7 @@ class Authenticator:
         if self._limiter is not None:
             # Each call of a batch counts, and a request that calls nothing counts once.
             for tool in tools or ("",):
-                allowance = await self._limiter.take(caller.id, self._acl.limits(caller.id, tool, server))
+                allowance = await self._limiter.take(caller.account, self._acl.limits(caller.id, tool, server))
                 headers = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
                 if not allowance.ok:
                     raise Limited(allowance.refusal(), headers)
@@ -241,11 +243,10 @@ class Authenticator:
         )
 
     async def _decide(self, so_far: _SoFar) -> None:
-        caller = await self._identify(so_far)
         # Without a rule that looks at tools a body may be anything; with a limit, each call in it counts.
-        if self._acl.requires_digest or self._limiter is not None:
-            self._acl.check(caller.id, (), so_far.server)
-            so_far.tools = _bounded(self._extract(so_far.request.body))
+        so_far.reads = self._acl.requires_digest or self._limiter is not None
+        caller = await self._identify(so_far)
+        self._check_rules(caller, so_far)
         so_far.headers = await self.permit(caller, so_far.tools, so_far.server)
         so_far.caller = await self.attested(so_far.request, caller)
         # It may have been turned while we waited for a directory or the store.
@@ -277,18 +278,31 @@ class Authenticator:
         return await self._bearer.verify(token)
 
     async def _signed(self, verifier: Verifier, so_far: _SoFar) -> Caller:
-        verified = so_far.verified = await verifier.verify(so_far.request)
-        found = await self._directory.agent(verified) if self._directory is not None else None
-        if self._directory is not None and (found is None or not found.agent):
-            raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
-        return Caller(
-            id=found.agent if found is not None else verified.keyid,
-            source="web-bot-auth",
-            key=verified.keyid,
-            directory=verified.directory,
-            name=found.name if found is not None else "",
-            digest_verified=verified.digest_verified,
-        )
+        async def attribute(verified: Verified) -> Attribution:
+            so_far.verified = verified
+            found = await self._directory.agent(verified) if self._directory is not None else None
+            if self._directory is not None and (found is None or not found.agent):
+                raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
+            caller = attributed(verified, found)
+            return Attribution(caller, self._denied(caller, so_far))
+
+        so_far.verified, whose = await verifier.attribute(so_far.request, attribute)
+        return whose.caller
+
+    def _denied(self, caller: Caller, so_far: _SoFar) -> bool:
+        """Whether rules say no, whatever else is so: then nothing has to be remembered of the request."""
+        try:
+            self._check_rules(caller, so_far)
+        except Refused:
+            return True
+        return False
+
+    def _check_rules(self, caller: Caller, so_far: _SoFar) -> None:
+        self._acl.check(caller.id, (), so_far.server)
+        if so_far.reads:
+            if not so_far.tools:
+                so_far.tools = _bounded(self._extract(so_far.request.body))
+            self._acl.check(caller.id, so_far.tools, so_far.server)
 
     def _refusal(self, refused: Refused, so_far: _SoFar) -> AgentDecision:
         headers = so_far.headers
@@ -308,6 +322,8 @@ class _SoFar:
         self.server = server
         self.verified: Verified | None = None
         self.caller: Caller | None = None
+        # Whether rules look into the body, and the tools that it calls.
+        self.reads = False
         self.tools: tuple[str, ...] = ()
         self.headers: Headers = ()
 
@@ -338,13 +354,7 @@ async def verified(verifier: Verifier, request: Signed) -> AgentDecision:
         return refusal(refused)
     except StoreError:
         return refusal(Refused(Reason.STORE_UNAVAILABLE))
-    caller = Caller(
-        id=info.keyid,
-        source="web-bot-auth",
-        key=info.keyid,
-        directory=info.directory,
-        digest_verified=info.digest_verified,
-    )
+    caller = attributed(info, None)
     return AgentDecision(ok=True, caller=caller, info=info, request=request)
 
 

@@ -1,8 +1,12 @@
-"""Nonces of one process, without a store: a statement for each would be a tenth of verifying a signature."""
+"""Nonces of one process, without a store: a statement for each would be a tenth of verifying a signature.
+
+And how many nonces are remembered, in any store, for agents that nobody listed.
+"""
 
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from threading import Lock
 from typing import Final
 
@@ -57,3 +61,40 @@ class MemoryNonces:
                 del self._known[digest]
                 gone += 1
         return gone
+
+
+# Nonces that one process has remembered for agents that nobody listed: of one directory, and of all together.
+DIRECTORY_SHARE: Final = 10_000
+STRANGERS_SHARE: Final = 100_000
+
+
+class StrangersShare:
+    """Bounds what strangers can have remembered, so that they cannot fill the store in which listed agents are new."""
+
+    def __init__(self, each: int = DIRECTORY_SHARE, most: int = STRANGERS_SHARE) -> None:
+        self._each = each
+        self._most = most
+        self._counts: Counter[str] = Counter()
+        self._ends: list[tuple[int, str]] = []
+
+    def demand(self, directory: str, now: int) -> None:
+        """Refuse where there is no room for one more; times are milliseconds."""
+        while self._ends and self._ends[0][0] < now:
+            _, gone = heapq.heappop(self._ends)
+            self._counts[gone] -= 1
+            if not self._counts[gone]:
+                del self._counts[gone]
+        if self._counts[directory] < self._each and len(self._ends) < self._most:
+            return
+        until = min((end for end, of in self._ends if of == directory), default=self._ends[0][0])
+        wait = max(1, -(-(until - now) // 1000))
+        raise Refused(
+            Reason.RATE_LIMITED,
+            "agents that nobody listed have signed as many requests as are remembered for them",
+            advice=f"Try again in {wait} s, or ask the operator to list this agent.",
+            data={"retryAfter": wait, "limits": ["strangers"]},
+        )
+
+    def add(self, directory: str, until: int) -> None:
+        self._counts[directory] += 1
+        heapq.heappush(self._ends, (until, directory))

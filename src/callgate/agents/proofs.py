@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from callgate.agents.apikeys import ApiKeys
+from callgate.agents.directories.listing import BY_KEY, NAMELESS, AgentIdentity
 from callgate.agents.directories.lookup import Directories
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.model import Signed, Verified
 from callgate.agents.stage import Headers
 from callgate.agents.tokens import Bearer
-from callgate.agents.verifying import Verifier
+from callgate.agents.verifying import Attribution, Verifier
 from callgate.errors import Reason, Refused
 from callgate.gate import Caller
 
@@ -41,16 +43,24 @@ class Proofs:
         self._kya = kya
         self.kya_header = kya.header
 
-    async def signed(self, request: Signed, *, body: bool) -> Caller:
-        """Who signed a request. Without a body of its own it has nothing that a digest could bind."""
+    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> Caller:
+        """Who signed a request. Without a body of its own it has nothing that a digest could bind.
+
+        `denied` tells whether rules refuse it: then it goes no further, and its nonce is not stored.
+        """
         verifier = self._strict if body else self._lenient
         assert verifier is not None
         assert self.directories is not None
-        verified = await verifier.verify(request)
-        found = await self.directories.agent(verified)
-        if found is None:
-            raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
-        return _caller(verified, found.agent, found.name)
+        directories = self.directories
+
+        async def attribute(verified: Verified) -> Attribution:
+            found = await directories.agent(verified)
+            if found is None:
+                raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
+            caller = attributed(verified, found)
+            return Attribution(caller, denied(caller))
+
+        return (await verifier.attribute(request, attribute))[1].caller
 
     async def token(self, text: str) -> Caller:
         """Whose token this is."""
@@ -90,12 +100,14 @@ class Proofs:
             await self.directories.close()
 
 
-def _caller(verified: Verified, agent: str, name: str) -> Caller:
+def attributed(verified: Verified, found: AgentIdentity | None) -> Caller:
+    """Who signed; without a directory that says so, whoever has the key."""
     return Caller(
-        id=agent,
+        id=found.agent if found is not None else verified.keyid,
         source="web-bot-auth",
         key=verified.keyid,
         directory=verified.directory,
-        name=name,
+        name=found.name if found is not None else "",
         digest_verified=verified.digest_verified,
+        listed=verified.directory in NAMELESS if found is None else found.by != BY_KEY,
     )

@@ -84,7 +84,7 @@ class ProofVerifiers(Protocol):
 
     kya_header: bytes
 
-    async def signed(self, request: Signed, *, body: bool) -> Caller: ...
+    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> Caller: ...
 
     async def token(self, text: str) -> Caller: ...
 
@@ -163,12 +163,16 @@ class RequestAuthenticator:
     async def _find_out(
         self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str], *, brings: bool
     ) -> None:
-        caller = await self._identify(exchange, body) if brings else None
+        def denied(caller: Caller) -> bool:
+            policy = self._acl.policy(caller.id, server)
+            return policy.denied or not all(permits(policy, tool) for tool in tools)
+
+        caller = await self._identify(exchange, body, denied) if brings else None
         if caller is not None:
             exchange.caller = caller
             exchange.identity = identity_headers(caller)
         self._tell("none" if caller is None else caller.source, None)
-        who = f"peer:{exchange.peer}" if caller is None else caller.id
+        who = f"peer:{exchange.peer}" if caller is None else caller.account
         policy = self._acl.policy("" if caller is None else caller.id, server)
         if policy.denied and not tools:
             raise Refused(Reason.AGENT_DENIED)
@@ -199,10 +203,12 @@ class RequestAuthenticator:
         # A token may be for the server behind; what looks like a key of ours is nobody else's.
         return self._open.api_keys and PREFIX.encode() in given
 
-    async def _identify(self, exchange: IncomingRequest, body: bytes) -> Caller | None:
+    async def _identify(
+        self, exchange: IncomingRequest, body: bytes, denied: Callable[[Caller], bool]
+    ) -> Caller | None:
         """A request with a signature stands or falls with it, whatever else it carries."""
         if self._signs(exchange):
-            return await self._signed(exchange, body)
+            return await self._signed(exchange, body, denied)
         token = self._token(exchange)
         if token is None:
             return None
@@ -211,9 +217,9 @@ class RequestAuthenticator:
             return await self._proofs.api_key(token)
         return await self._proofs.token(token)
 
-    async def _signed(self, exchange: IncomingRequest, body: bytes) -> Caller:
+    async def _signed(self, exchange: IncomingRequest, body: bytes, denied: Callable[[Caller], bool]) -> Caller:
         posted = exchange.method == "POST"
-        caller = await self._proofs.signed(self._request(exchange, body), body=posted)
+        caller = await self._proofs.signed(self._request(exchange, body), denied, body=posted)
         if posted and not caller.digest_verified:
             if self._open.digest:
                 # The verifier sees to this; one that does not is no reason to let a body slip in.

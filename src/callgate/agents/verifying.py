@@ -1,4 +1,4 @@
-"""Keys whose private half is printed in a specification. Whoever can read may sign with them."""
+"""Verify the signatures of a request, and say whose they are before any nonce is used up."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -27,10 +28,13 @@ from callgate.agents.fields import (
 )
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, PublicKey
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
+from callgate.agents.nonces import StrangersShare
 from callgate.agents.storage import NonceStore
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.gate import Caller
 
-# Thumbprints (RFC 7638) of the keys of RFC 9421 appendix B.1 and of two RFCs about JWK.
+# Thumbprints (RFC 7638) of keys whose private half is printed in a specification: whoever can read may sign with them.
+# They are those of RFC 9421 appendix B.1 and of two RFCs about JWK.
 PUBLISHED: Final = frozenset(
     {
         "BHj8s0GPnMEQtkaULIM-PLgEhLBbuGUQ1vMxmBWZzEo",  # test-key-rsa
@@ -119,16 +123,23 @@ def coverage(listed: str) -> Coverage:
     )
 
 
-def covered_agent(label: str, covered: Coverage, message: SignedMessage) -> Advertised | None:
-    """Check that enough is covered, and find the directory that is named: only what is covered is believed."""
+def covered_agent(
+    label: str, covered: Coverage, message: SignedMessage, labels: AbstractSet[str] = frozenset()
+) -> Advertised | None:
+    """Check that enough is covered, and find the directory that is named: only what is covered is believed.
+
+    `labels` are all of the request: a header that names directories for others says nothing about this one.
+    """
     if not covered.host:
         raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Neither @authority nor @target-uri is covered.")
     raw = message.header(b"signature-agent")
     if raw is None:
         return None
-    if not covered.agents:
-        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Signature-Agent is sent, and not covered.")
     sent = advertised(raw)
+    if not covered.agents:
+        if all(one.label != label and one.label in labels for one in sent):
+            return None
+        raise Refused(Reason.MISSING_REQUIRED_COVERED_FIELD, "Signature-Agent is sent, and not covered.")
     wanted = _wanted(label, covered.agents, [one.label for one in sent])
     if wanted is None:
         raise Refused(
@@ -155,6 +166,18 @@ _log = logging.getLogger(__name__)
 Lookup: TypeAlias = Callable[[str, str | None], Awaitable[PublicKey | None]]
 Clock: TypeAlias = Callable[[], float]
 
+
+class Attribution(msgspec.Struct, frozen=True):
+    """Whose a signature is."""
+
+    caller: Caller
+    # Whether rules refuse the request: then its nonce need not be remembered.
+    denied: bool = False
+
+
+# Raises Refused where the key is nobody's who may come in.
+Attribute: TypeAlias = Callable[[Verified], Awaitable[Attribution]]
+
 # Each may need a directory fetched, so one request must not name many.
 MAX_TRIED: Final = 4
 _TAKEN: Final = frozenset({ED25519, ECDSA_P256, RSA_PSS_512})
@@ -176,6 +199,8 @@ class VerifySettings(msgspec.Struct, frozen=True):
     allow_test_keys: bool = False
     # An Ed25519 key for development, used where no directory has the key.
     test_key: PublicKey | None = None
+    # Whether Signature-Agent may name an http origin; for development.
+    plain_http: bool = False
     production: bool = False
 
     def problems(self, *, nonces: bool) -> list[str]:
@@ -203,6 +228,14 @@ class _Holds(NamedTuple):
     covered: Coverage
 
 
+class _Attributed(NamedTuple):
+    """A signature that holds, and whose it is."""
+
+    holds: _Holds
+    verified: Verified
+    whose: Attribution
+
+
 class Verifier:
     """Verifies requests by keys that `lookup` finds and nonces that `nonces` remembers."""
 
@@ -212,6 +245,8 @@ class Verifier:
         lookup: Lookup,
         nonces: NonceStore | None = None,
         clock: Clock = time.time,
+        *,
+        share: StrangersShare | None = None,
     ) -> None:
         if problems := settings.problems(nonces=nonces is not None):
             raise ConfigError("; ".join(problems), advice="Change the settings for signatures and start again.")
@@ -220,6 +255,7 @@ class Verifier:
         self._settings = settings
         self._lookup = lookup
         self._nonces = nonces
+        self._share = share or StrangersShare()
         self._clock = clock
         self._needs_nonce = nonces is not None and settings.nonce == "required"
         self._needs_digest = settings.content_digest == "required"
@@ -229,35 +265,63 @@ class Verifier:
 
     async def verify(self, signed: Signed) -> Verified:
         """The first label whose signature holds and is new; otherwise Refused, for what is wrong with the first one."""
+        return (await self.attribute(signed, _by_key))[0]
+
+    async def attribute(self, signed: Signed, attribute: Attribute) -> tuple[Verified, Attribution]:
+        """The same, with whose it is. Of several signatures that hold, that of an agent that somebody listed counts.
+
+        A nonce is stored only for who is let in: otherwise strangers could fill the store.
+        """
         message = SignedMessage(signed)
-        raw_inputs, raw_signatures = message.header(b"signature-input"), message.header(b"signature")
-        if raw_inputs is None or raw_signatures is None:
-            raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
-        given, held = inputs(raw_inputs), signatures(raw_signatures)
         others: dict[str, Reason] = {}
+        found: list[_Attributed] = []
         first: Refused | None = None
-        good: list[_Holds] = []
-        for label, one in _ours(given, held.keys(), others).items():
+        for holds in await self._holding(message, others):
+            if isinstance(holds, Refused):
+                first = first or holds
+                continue
+            verified = _verified(holds, message)
             try:
-                good.append(await self._check(label, one, held.get(label), message))
+                found.append(_Attributed(holds, verified, await attribute(verified)))
             except Refused as refused:
-                others[label] = refused.reason
-                first = first or refused
-        if good and (fresh := await self._fresh(good, others)) is not None:
-            return _verified(fresh, message, others)
-        why = first if first is not None and not good else Refused(Reason.NONCE_REPLAY)
+                others[holds.label] = refused.reason
+                # That it holds, and is nobody's, says more than what is wrong with another one.
+                first = refused if first is None or first.status != refused.status else first
+        found.sort(key=lambda one: not one.whose.caller.listed)
+        if found and (fresh := await self._fresh(found, others)) is not None:
+            told = {label: reason.value for label, reason in others.items()}
+            return msgspec.structs.replace(fresh.verified, others=told) if told else fresh.verified, fresh.whose
+        why = first if first is not None and not found else Refused(Reason.NONCE_REPLAY)
         if len(others) > 1:
             why.data = {**why.data, "labels": {label: reason.value for label, reason in others.items()}}
         raise why
 
-    async def _check(self, label: str, given: Input, signature: bytes | None, message: SignedMessage) -> _Holds:
+    async def _holding(self, message: SignedMessage, others: dict[str, Reason]) -> list[_Holds | Refused]:
+        """The signatures that hold, and in place of the others what is wrong with them."""
+        raw_inputs, raw_signatures = message.header(b"signature-input"), message.header(b"signature")
+        if raw_inputs is None or raw_signatures is None:
+            raise Refused(Reason.MISSING_SIGNATURE_HEADERS)
+        given, held = inputs(raw_inputs), signatures(raw_signatures)
+        found: list[_Holds | Refused] = []
+        for label, one in _ours(given, held.keys(), others).items():
+            try:
+                found.append(await self._check(label, one, held.get(label), message, given.keys()))
+            except Refused as refused:
+                others[label] = refused.reason
+                found.append(refused)
+        return found
+
+    async def _check(
+        self, label: str, given: Input, signature: bytes | None, message: SignedMessage, labels: AbstractSet[str]
+    ) -> _Holds:
         """Everything about one label but its nonce; what is cheap comes first, and before any directory is asked."""
         terms = read_terms(given, nonce=self._needs_nonce)
         if terms.algorithm is not None and terms.algorithm not in self._taken:
             raise Refused(Reason.UNSUPPORTED_ALG, f"The algorithm {terms.algorithm[:64]} is not taken here.")
         check_window(terms, self._clock(), self._longest, self._skew)
         covered = coverage(given.listed)
-        directory = covered_agent(label, covered, message)
+        directory = covered_agent(label, covered, message, labels)
+        named = None if directory is None else named_directory(directory, plain_http=self._settings.plain_http)
         digest = message.header(b"content-digest")
         if self._needs_digest:
             _need_digest(digest, covered)
@@ -266,7 +330,7 @@ class Verifier:
                 Reason.SIGNATURE_MALFORMED, f"There is no byte sequence in Signature for the label {label[:64]}."
             )
         base = signature_base(given, message)
-        found = await self._lookup(terms.keyid, _place(directory))
+        found = await self._lookup(terms.keyid, named)
         # Finding it may have taken a while.
         if terms.expires < (now := self._clock()):
             raise Refused(Reason.SIGNATURE_EXPIRED)
@@ -296,33 +360,66 @@ class Verifier:
             raise Refused(Reason.UNKNOWN_KEYID, "The directory limits the life of this key to another time.")
         return key
 
-    async def _fresh(self, good: list[_Holds], others: dict[str, Reason]) -> _Holds | None:
+    async def _fresh(self, found: list[_Attributed], others: dict[str, Reason]) -> _Attributed | None:
         """Take the nonces. Of several signatures that hold each one is taken: none of them is good for another time."""
-        if self._nonces is None:
-            return good[0]
-        found: _Holds | None = None
-        for one in good:
-            nonce = one.terms.nonce
-            # Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
-            until = (one.terms.expires + 1 + self._skew) * 1000
-            if nonce is None or await self._nonces.take_nonce(
-                one.key.thumbprint, nonce, until, round(self._clock() * 1000)
-            ):
-                found = found or one
+        if self._nonces is None or found[0].whose.denied:
+            return found[0]
+        first: _Attributed | None = None
+        for one in found:
+            if one.whose.denied or await self._take(self._nonces, one):
+                first = first or one
             else:
-                others[one.label] = Reason.NONCE_REPLAY
-        return found
+                others[one.holds.label] = Reason.NONCE_REPLAY
+        return first
+
+    async def _take(self, nonces: NonceStore, one: _Attributed) -> bool:
+        terms, key = one.holds.terms, one.holds.key
+        if terms.nonce is None:
+            return True
+        # Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
+        until, now = (terms.expires + 1 + self._skew) * 1000, round(self._clock() * 1000)
+        listed = one.whose.caller.listed
+        if not listed:
+            self._share.demand(key.directory, now)
+        if not await nonces.take_nonce(key.thumbprint, terms.nonce, until, now):
+            return False
+        if not listed:
+            self._share.add(key.directory, until)
+        return True
 
 
-def _place(directory: Advertised | None) -> str | None:
-    if directory is None:
-        return None
-    if directory.type != "directory":
+async def _by_key(verified: Verified) -> Attribution:
+    """Where nobody says whose a key is."""
+    caller = Caller(
+        verified.keyid, "web-bot-auth", verified.keyid, verified.directory, listed="://" not in verified.directory
+    )
+    return Attribution(caller)
+
+
+def named_directory(named: Advertised, *, plain_http: bool = False) -> str:
+    """The origin that a member of Signature-Agent names. The draft has a verifier ignore a member with anything more.
+
+    A path, a query or a fragment could lead to a file that somebody else put on that host.
+    """
+    if named.type != "directory":
+        raise Refused(
+            Reason.UNKNOWN_KEYID, f"Signature-Agent names a {named.type[:64]}; only key directories are read here."
+        )
+    if named.uri[:5].lower() == "data:":
+        return named.uri
+    try:
+        parts = urlsplit(named.uri)
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme != "https" and not (plain_http and parts.scheme == "http"):
+        raise Refused(Reason.SIGNATURE_INPUT_MALFORMED, "Signature-Agent has to name an https origin.")
+    if parts.path not in ("", "/") or any(mark in named.uri for mark in "?#@\\"):
         raise Refused(
             Reason.UNKNOWN_KEYID,
-            f"Signature-Agent names a {directory.type[:64]}; only key directories are read here.",
+            "Signature-Agent names more than an origin, so no directory is looked up.",
+            advice="Name the origin alone, such as https://agent.example, without a path, query, fragment or user.",
         )
-    return directory.uri
+    return named.uri
 
 
 def _ours(given: dict[str, Input | None], signed: AbstractSet[str], others: dict[str, Reason]) -> dict[str, Input]:
@@ -356,7 +453,7 @@ def _need_digest(digest: bytes | None, covered: Coverage) -> None:
         raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401)
 
 
-def _verified(one: _Holds, message: SignedMessage, others: dict[str, Reason]) -> Verified:
+def _verified(one: _Holds, message: SignedMessage) -> Verified:
     return Verified(
         label=one.label,
         keyid=one.key.thumbprint,
@@ -367,5 +464,4 @@ def _verified(one: _Holds, message: SignedMessage, others: dict[str, Reason]) ->
         nonce=one.terms.nonce,
         covered=one.covered.texts,
         digest_verified=b"content-digest" in message.fields and one.covered.body,
-        others={label: reason.value for label, reason in others.items()} if others else {},
     )

@@ -11,6 +11,7 @@ from callgate.agents.directories.lookup import Directories, Sources
 from callgate.agents.fetching import Fetcher, Reach
 from callgate.agents.keys import thumbprint
 from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
+from callgate.agents.nonces import StrangersShare
 from callgate.agents.proofs import Proofs
 from callgate.agents.stage import AcceptedProofs
 from callgate.agents.storage import AgentRepository, Listed
@@ -36,9 +37,10 @@ def configured_proofs(
         directories = Directories(_sources(agents), shelf, fetcher=fetcher)
         required = agents.signatures.content_digest == "required" or agents.names_tools
         settings = _settings(agents, production=production)
-        lenient = Verifier(settings, directories.key, shelf)
+        share = StrangersShare()
+        lenient = Verifier(settings, directories.key, shelf, share=share)
         digest = msgspec.structs.replace(settings, content_digest="required" if required else "optional")
-        strict = Verifier(digest, directories.key, shelf)
+        strict = Verifier(digest, directories.key, shelf, share=share)
     return Proofs(
         directories=directories,
         strict=strict,

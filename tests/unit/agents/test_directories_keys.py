@@ -105,11 +105,12 @@ async def test_a_configured_directory_comes_before_the_one_that_is_named(ground)
     assert ground.server.hits("b.example") == 0
 
 
-async def test_a_directory_at_a_path_of_its_own_is_fetched_there(ground):
-    signer = ground.signer(f"{ground.server.url('a.example')}/keys.json")
+async def test_only_an_operator_names_a_directory_at_a_path_of_its_own(ground):
+    place = f"{ground.server.url('a.example')}/keys.json"
+    signer = ground.signer()
     ground.server.publish("a.example", signer, path="/keys.json")
-    verified = await verify(ground, ground.directories(), signer)
-    assert verified.directory == f"{ground.server.url('a.example')}/keys.json"
+    verified = await verify(ground, ground.directories(Sources(jwks_urls=(place,))), signer)
+    assert verified.directory == place
 
 
 @requirement("WB-048")
@@ -148,10 +149,6 @@ async def test_only_allowed_directories_are_fetched(ground):
         ("https://a.example", "https://a.example:8443", False),
         ("https://a.example:8443", "https://a.example:8443", True),
         ("https://a.example", "https://a.example/other", False),
-        ("https://a.example/keys/*", "https://a.example/keys/one", True),
-        ("https://a.example/keys/*", "https://a.example/keysone", False),
-        ("https://a.example/keys", "https://a.example/keys", True),
-        ("https://a.example/keys", "https://a.example/keys?other", False),
         ("https://a.example", "https://a.example.evil.example", False),
         ("https://*.a.example", "https://b.a.example", True),
         ("https://*.a.example", "https://a.example", False),
@@ -166,7 +163,7 @@ def test_what_a_pattern_allows(allowed, url, fits):
 
 @rows(
     "text",
-    ["a.example", "*", "https://a.*", "https://a*.example", "https://a.example/*/x", "https://a.example/../*", ""],
+    ["a.example", "*", "https://a.*", "https://a*.example", "https://a.example/keys", "https://a.example/../*", ""],
 )
 def test_a_pattern_that_could_mean_more_than_it_seems_is_refused(text):
     with pytest.raises(ConfigError):

@@ -27,7 +27,7 @@ class Ways:
         self.outcome = outcome
         self.requests = []
 
-    async def signed(self, request, *, body):
+    async def signed(self, request, denied, *, body):
         self.requests.append((request, body))
         if self.outcome is ...:
             await asyncio.Event().wait()

@@ -25,10 +25,12 @@ SELF: Final = "self"
 INLINE: Final = "data:"
 TEST: Final = "test"
 NAMELESS: Final = frozenset((STATIC, SELF, INLINE, TEST))
+# What says who an agent is that nobody listed: its key alone.
+BY_KEY: Final = "key"
 
 _PATTERN: Final = re.compile(
     r"(?P<scheme>https?)://(?P<host>\*|(?:\*\.)?[a-z0-9_-]+(?:\.[a-z0-9_-]+)*|\[[0-9a-f:.]+\])"
-    r"(?P<port>:\d{1,5})?(?P<path>/\S*)?"
+    r"(?P<port>:\d{1,5})?/?"
 )
 
 
@@ -46,10 +48,9 @@ def directory_url(text: str, reach: Reach = USUAL) -> str:
 
 
 class Pattern(NamedTuple):
-    """Which directories may be named: an origin, `https://*.example.com`, `https://*`, or one of these with a path.
+    """Which directories may be named: an origin, `https://*.example.com` or `https://*`.
 
-    Without a path it stands for the well-known path only: on a host where anybody may put files, any other path could
-    be anybody's.
+    It stands for the well-known path only: on a host where anybody may put files, any other path could be anybody's.
     """
 
     scheme: str
@@ -57,7 +58,6 @@ class Pattern(NamedTuple):
     host: str
     wild: bool
     port: str
-    path: str
 
     def fits(self, where: FetchTarget) -> bool:
         """Whether a directory is one of those."""
@@ -65,24 +65,20 @@ class Pattern(NamedTuple):
             return False
         if not (_spelt(where).endswith(self.host) if self.wild else _spelt(where) == self.host):
             return False
-        if not self.path:
-            return where.path == WELL_KNOWN and "?" not in where.url
-        path = where.url.removeprefix(where.origin)
-        return path.startswith(self.path[:-1]) if self.path.endswith("/*") else path == self.path
+        return where.path == WELL_KNOWN and "?" not in where.url
 
 
 def pattern(text: str) -> Pattern:
     """A pattern as an operator writes it; `ConfigError` where it could mean more than they think."""
     match = _PATTERN.fullmatch(text)
-    if match is None or "*" in (match["path"] or "").removesuffix("/*") or ".." in (match["path"] or ""):
-        what = 'expected an origin such as "https://agent.example" or "https://*.example.com", with a path if need be'
+    if match is None:
+        what = 'expected an origin such as "https://agent.example" or "https://*.example.com"'
         raise ConfigError(f"{text!r} cannot be allowed: {what}; * stands for whole names only")
     host = match["host"]
     port = match["port"] or ""
     if port == {"https": ":443", "http": ":80"}[match["scheme"]]:
         port = ""
-    path = "" if match["path"] in {None, "/", WELL_KNOWN} else match["path"]
-    return Pattern(match["scheme"], host.removeprefix("*"), host.startswith("*"), port, path)
+    return Pattern(match["scheme"], host.removeprefix("*"), host.startswith("*"), port)
 
 
 def _spelt(where: FetchTarget) -> str:

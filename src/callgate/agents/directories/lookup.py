@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from callgate.agents.directories.documents import DocumentKind, Documents, Times, UnsharedDirectories
 from callgate.agents.directories.listing import (
+    BY_KEY,
     INLINE,
     SELF,
     STATIC,
@@ -42,7 +43,7 @@ class Sources(msgspec.Struct, frozen=True):
     jwks_urls: tuple[str, ...] = ()
     # What becomes of a directory that a request names: believed, believed if allowed, or ignored (WB-047, WB-048).
     discovery: Discovery = "trust"
-    # With `allow`: `https://agent.example`, `https://*.example.com`; with a path for other than the well-known one.
+    # With `allow`: `https://agent.example`, `https://*.example.com`.
     allowed: tuple[str, ...] = ()
     # Our own origin is never fetched; its keys are these (WB-049).
     self_origin: str = ""
@@ -369,7 +370,7 @@ class Directories:
         if only is None:
             # An entry that cannot be read is one all the same.
             only = bool(self._agents) or len(self._roster) > 0 or bool(self._roster.problems)
-        return None if only else AgentIdentity(verified.keyid, by="key")
+        return None if only else AgentIdentity(verified.keyid, by=BY_KEY)
 
     async def roster(self) -> Roster:
         """Who is listed, in the configuration and by `callgate agents add`."""
