@@ -296,6 +296,7 @@ _COMMENT: Final = pattern("markup", "comment")
 _UNSEEN: Final = pattern("markup", "unseen")
 _EDGE: Final = pattern("markup", "edge")
 _FRAMES: Final = pattern("markup", "frames")
+_USER_MESSAGE: Final = pattern("markup", "user_message")
 _OPENING: Final = 120
 # The first mark after the word, and those of the same sample.
 _EXAMPLE: Final = re.compile(r"\be\.g|\bexamples?\b|\bsuch as\b|\blike\b")
@@ -348,6 +349,11 @@ def fake_block(tool: ToolTexts) -> Iterator[Hit]:
     yield from _first(tool, _BLOCK, "It has a block that passes for the system's: {}.", need="<", speaks=_with_words)
     yield from _first(tool, _BRACKET, "It has a mark that passes for the system's: {}.", need="[{(")
     yield from _first(tool, _ROLE_LINE, "It has a line that begins like a turn of a conversation: {}.", need=":#`")
+
+
+@rule("markup.user-message")
+def user_message(tool: ToolTexts) -> Iterator[Hit]:
+    yield from _first(tool, _USER_MESSAGE, "It passes for a message of the user: {}.", need="imMI")
 
 
 @rule("markup.comment")

@@ -30,7 +30,8 @@ def _overridden(text: Text) -> list[Match]:
     above = [*words.chain("IGNORE", ("ABOVE", 2)), *words.together(7, "ASIDE", "EARLIER", "ORDERS")]
     plainly = words.chain("PLAIN_IGNORE", ("EARLIER", 1), ("RULES", 1))
     gone = words.together(9, "VOID", "EARLIER", "ORDERS")
-    wishes = words.chain("IGNORE", ("USER", 4))
+    # "Override only if the user asks for it" is what the user wants.
+    wishes = [match for match in words.chain("IGNORE", ("USER", 4)) if not words.within(match, "IF")]
     above = [*above, *words.chain("IGNORE", ("USER", 2), ("ORDERS", 1))]
     return [
         *ordered,
