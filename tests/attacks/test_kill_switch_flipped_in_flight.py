@@ -99,13 +99,16 @@ WAYS = {
 @requirement("WB-037", "WB-076")
 def test_requests_whose_directories_are_being_fetched(tmp_path):
     """They were let in at the door before, and hold once their keys are there; yet none goes any further."""
-    with web(tmp_path) as pages:
-        signers = {way: signer(f"{pages.url}/{way}") for way in WAYS}
+    with contextlib.ExitStack() as stack:
+        webs = {way: stack.enter_context(web(tmp_path)) for way in WAYS}
+        signers = {way: signer(pages.url) for way, pages in webs.items()}
         for way, by in signers.items():
-            pages.publish(by, path=f"/{way}")
+            webs[way].publish(by)
         section = {"mode": "required", "signatures": {"enabled": True, "allow_addresses": INSIDE}}
-        with site(tmp_path, pages.env, agents=section) as running:
-            pages.pages = Stalled(pages.pages)
+        with site(tmp_path, webs["call"].env, agents=section) as running:
+            stalled = [Stalled(pages.pages) for pages in webs.values()]
+            for pages, kept in zip(webs.values(), stalled, strict=True):
+                pages.pages = kept
             ends = {}
 
             def send(way):
@@ -115,9 +118,10 @@ def test_requests_whose_directories_are_being_fetched(tmp_path):
             threads = [threading.Thread(target=send, args=(way,)) for way in WAYS]
             for thread in threads:
                 thread.start()
-            until(lambda: len(pages.pages.asked) == len(WAYS), "all directories are asked")
+            until(lambda: all(kept.asked for kept in stalled), "all directories are asked")
             switched_on(running)
-            pages.pages.released.set()
+            for kept in stalled:
+                kept.released.set()
             for thread in threads:
                 thread.join(60)
             assert ends == dict.fromkeys(WAYS, BLOCKED)
