@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from callgate import errors
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse
 from support.table import rows
@@ -176,6 +177,8 @@ def test_every_reason_has_status_code_meaning_and_advice():
         assert reason.code < 0
         assert reason.meaning.endswith(".")
         assert reason.advice.endswith(".")
+    # reasons.toml speaks of no other.
+    assert set(errors._table()) == set(Reason)
 
 
 @rows("comes", [True, False])
