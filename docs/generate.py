@@ -20,6 +20,7 @@ from callgate import config
 from callgate.cli import build
 from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
 from callgate.config.loading import expected_type, number
+from callgate.config.output import descriptions
 from callgate.config.rules import Section, peel
 from callgate.errors import Reason
 from callgate.inspection import ADVISORY, all_rules
@@ -190,10 +191,11 @@ def config_page() -> str:
     lines = [MADE + _CONFIG]
     for title, kind, name in _sections():
         lines += [f"## {title}", "", str(inspect.getdoc(kind)), "", "| key | takes | default | |", "|---|---|---|---|"]
+        said = descriptions(kind)
         for field in msgspec.structs.fields(kind):
             takes = expected_type(field.type).replace('"', "`")
             default = _DYNAMIC.get(f"{name}.{field.name}") or _default(field)
-            lines.append(_row(f"`{field.name}`", takes, default, description(field.type)))
+            lines.append(_row(f"`{field.name}`", takes, default, said.get(field.name, "")))
         lines.append("")
     lines.append(_OVERRIDES)
     lines += [_row(f"`{name}`", f"`{'.'.join(key)}`") for name, (key, _) in config.OVERRIDES.items()]
@@ -258,14 +260,6 @@ def exit_codes_page() -> str:
     lines = [MADE + _EXIT_CODES, *(_row(f"`{one.code}`", one.meaning, one.then) for one in EXIT_CODES)]
     lines += [_EXIT_CODES_MORE, *(_row(f"`{words}`", text) for words, text in SPECIAL.items())]
     return "\n".join(lines) + "\n"
-
-
-def description(kind: Any) -> str:
-    """What the model says of a key."""
-    for part in getattr(kind, "__metadata__", ()):
-        if isinstance(part, msgspec.Meta) and part.description:
-            return part.description
-    return ""
 
 
 def _sections() -> Iterator[tuple[str, type[Section], str]]:

@@ -94,32 +94,20 @@ def tool_glob(text: str) -> str | None:
 class AgentRules(Section, frozen=True):
     """What an agent may do. With no rules at all, every agent that proves who it is may call everything."""
 
-    allow_tools: Annotated[
-        tuple[str, ...] | None,
-        Meta(description="The only tools that may be called; `*` stands for any letters. By default all."),
-        KeyRule(check=tool_glob),
-    ] = None
-    deny_tools: Annotated[
-        tuple[str, ...],
-        Meta(description="Tools that may not be called, whatever is allowed; `*` stands for any letters."),
-        KeyRule(check=tool_glob),
-    ] = ()
-    denied: Annotated[bool, Meta(description="Refuse everything.")] = False
-    per_minute: Annotated[
-        PerMinute | None, Meta(description="Calls per minute that are let through in the long run.")
-    ] = None
-    burst: Annotated[
-        Burst | None, Meta(description="How many calls may come at once. By default those of a minute.")
-    ] = None
+    allow_tools: Annotated[tuple[str, ...] | None, KeyRule(check=tool_glob)] = None
+    """The only tools that may be called; `*` stands for any letters. By default all."""
+    deny_tools: Annotated[tuple[str, ...], KeyRule(check=tool_glob)] = ()
+    """Tools that may not be called, whatever is allowed; `*` stands for any letters."""
+    denied: bool = False
+    """Refuse everything."""
+    per_minute: PerMinute | None = None
+    """Calls per minute that are let through in the long run."""
+    burst: Burst | None = None
+    """How many calls may come at once. By default those of a minute."""
 
-    per_tool: Annotated[
-        dict[str, PerMinute],
-        Meta(
-            description="Calls per minute of single tools, by name or pattern, the first that fits: "
-            '`{ "send_*" = 6 }` lets each of these tools be called six times a minute.'
-        ),
-        KeyRule(name=tool_glob),
-    ] = field(default_factory=dict)
+    per_tool: Annotated[dict[str, PerMinute], KeyRule(name=tool_glob)] = field(default_factory=dict)
+    """Calls per minute of single tools, by name or pattern, the first that fits: `{ "send_*" = 6 }` lets each of these
+    tools be called six times a minute."""
 
     @property
     def names_tools(self) -> bool:
@@ -142,33 +130,17 @@ class AgentRules(Section, frozen=True):
 class KnownAgent(AgentRules, frozen=True):
     """An agent by name: how it is recognised, and what it may do. Its rules count instead of the default ones."""
 
-    thumbprint: Annotated[
-        str | None,
-        Meta(description="Thumbprint of the key that it signs with; `directory` says where that key is published."),
-        KeyRule(check=thumbprint),
-    ] = None
-    directory: Annotated[
-        str | None,
-        Meta(
-            description="Address of its directory, or its origin; without `thumbprint` every key there is this "
-            "agent's. `listed`: the keys that `callgate agents add` has for this name."
-        ),
-        KeyRule(check=directory),
-    ] = None
-    jwk: Annotated[
-        dict[str, str],
-        Meta(description='Its public key itself, as `{ kty = "OKP", crv = "Ed25519", x = "…" }`.'),
-    ] = field(default_factory=dict)
-    subject: Annotated[
-        str | None,
-        Meta(description="Its OAuth tokens, as `https://ISSUER#SUBJECT`: what their `sub` says, not the client."),
-        KeyRule(check=token_subject),
-    ] = None
-    servers: Annotated[
-        dict[str, AgentRules],
-        Meta(description="What differs on one server, as `[agents.known.NAME.servers.SERVER]`."),
-        KeyRule(name=rules.server_name),
-    ] = field(default_factory=dict)
+    thumbprint: Annotated[str | None, KeyRule(check=thumbprint)] = None
+    """Thumbprint of the key that it signs with; `directory` says where that key is published."""
+    directory: Annotated[str | None, KeyRule(check=directory)] = None
+    """Address of its directory, or its origin; without `thumbprint` every key there is this agent's. `listed`: the keys
+    that `callgate agents add` has for this name."""
+    jwk: dict[str, str] = field(default_factory=dict)
+    """Its public key itself, as `{ kty = "OKP", crv = "Ed25519", x = "…" }`."""
+    subject: Annotated[str | None, KeyRule(check=token_subject)] = None
+    """Its OAuth tokens, as `https://ISSUER#SUBJECT`: what their `sub` says, not the client."""
+    servers: Annotated[dict[str, AgentRules], KeyRule(name=rules.server_name)] = field(default_factory=dict)
+    """What differs on one server, as `[agents.known.NAME.servers.SERVER]`."""
 
     @property
     def signs(self) -> bool:
@@ -205,82 +177,43 @@ class KnownAgent(AgentRules, frozen=True):
 class Signatures(Section, frozen=True):
     """Web Bot Auth: requests that an agent signed with a key of a directory (RFC 9421)."""
 
-    enabled: Annotated[
-        bool | None,
-        Meta(
-            description="Whether signatures are a way in. By default yes; beyond loopback only where this table or a "
-            "known agent says whose: then write `true` to take every agent that has a directory."
-        ),
-    ] = None
-    profile: Annotated[
-        Literal["ietf", "legacy"],
-        Meta(description="`ietf` follows the working group's draft; `legacy` takes older agents as well."),
-    ] = "ietf"
-    max_window_seconds: Annotated[
-        int, Meta(description="Longest time between `created` and `expires` of a signature.", ge=1, le=86400)
-    ] = 480
-    content_digest: Annotated[
-        Literal["optional", "required"] | None,
-        Meta(
-            description="Whether signatures have to cover the body by Content-Digest. By default `optional`, and "
-            "`required` as soon as any rule names tools: a body that nobody signed can be swapped."
-        ),
-    ] = None
-    nonce: Annotated[
-        Literal["optional", "required"],
-        Meta(description="Whether signatures need a nonce. One that is there is good once, whatever this says."),
-    ] = "required"
-    discovery: Annotated[
-        Literal["trust", "allow", "ignore"] | None,
-        Meta(
-            description="Whose directories are fetched because a request's Signature-Agent names them: of anybody "
-            "(`trust`), of `origins` only (`allow`), or of nobody (`ignore`). By default `trust`, but `ignore` where "
-            "`directories` or `data_uris` say whose keys count and neither `enabled` nor `agents_directory` is set."
-        ),
-    ] = None
-    origins: Annotated[
-        tuple[str, ...],
-        Meta(description="Origins of directories for `discovery = allow`, such as `https://agent.example`."),
-        KeyRule(check=https_origin),
-    ] = ()
-    directories: Annotated[
-        tuple[str, ...],
-        Meta(description="Addresses of directories (JWKS) whose keys count for every request."),
-        KeyRule(check=https_url, expand=True),
-    ] = ()
-    agents_directory: Annotated[
-        str | None,
-        Meta(description="Address of a JSON document that names agents: each keyid with its agent."),
-        KeyRule(check=https_url, expand=True),
-    ] = None
-    require_signed_directories: Annotated[
-        bool, Meta(description="Believe a directory only if its answer is signed by the keys in it.")
-    ] = False
-    rsa_pss_sha256: Annotated[bool, Meta(description="Take RSA-PSS with SHA-256 too, for older agents.")] = False
-    kid_fallback: Annotated[
-        bool, Meta(description="Find keys by their `kid` where a keyid is no thumbprint, for older directories.")
-    ] = False
-    data_uris: Annotated[
-        tuple[str, ...],
-        Meta(description="Thumbprints of keys that may come inside a `data:` Signature-Agent. By default none."),
-        KeyRule(check=thumbprint),
-    ] = ()
-    allow_addresses: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Networks, such as `10.1.0.0/16`, where directories and keys of issuers may be although the "
-            "addresses are not public."
-        ),
-        KeyRule(check=network),
-    ] = ()
-    test_keys: Annotated[
-        bool,
-        Meta(description="Take the keys that RFC 9421 prints with their private halves: for trying things out only."),
-    ] = False
-    production: Annotated[
-        bool | None,
-        Meta(description="Refuse to start with settings for trying things out. By default yes beyond loopback."),
-    ] = None
+    enabled: bool | None = None
+    """Whether signatures are a way in. By default yes; beyond loopback only where this table or a known agent says
+    whose: then write `true` to take every agent that has a directory."""
+    profile: Literal["ietf", "legacy"] = "ietf"
+    """`ietf` follows the working group's draft; `legacy` takes older agents as well."""
+    max_window_seconds: Annotated[int, Meta(ge=1, le=86400)] = 480
+    """Longest time between `created` and `expires` of a signature."""
+    content_digest: Literal["optional", "required"] | None = None
+    """Whether signatures have to cover the body by Content-Digest. By default `optional`, and `required` as soon as any
+    rule names tools: a body that nobody signed can be swapped."""
+    nonce: Literal["optional", "required"] = "required"
+    """Whether signatures need a nonce. One that is there is good once, whatever this says."""
+    discovery: Literal["trust", "allow", "ignore"] | None = None
+    """Whose directories are fetched because a request's Signature-Agent names them: of anybody (`trust`), of `origins`
+    only (`allow`), or of nobody (`ignore`). By default `trust`, but `ignore` where `directories` or `data_uris` say
+    whose keys count and neither `enabled` nor `agents_directory` is set."""
+    origins: Annotated[tuple[str, ...], KeyRule(check=https_origin)] = ()
+    """Origins of directories for `discovery = allow`, such as `https://agent.example`."""
+    directories: Annotated[tuple[str, ...], KeyRule(check=https_url, expand=True)] = ()
+    """Addresses of directories (JWKS) whose keys count for every request."""
+    agents_directory: Annotated[str | None, KeyRule(check=https_url, expand=True)] = None
+    """Address of a JSON document that names agents: each keyid with its agent."""
+    require_signed_directories: bool = False
+    """Believe a directory only if its answer is signed by the keys in it."""
+    rsa_pss_sha256: bool = False
+    """Take RSA-PSS with SHA-256 too, for older agents."""
+    kid_fallback: bool = False
+    """Find keys by their `kid` where a keyid is no thumbprint, for older directories."""
+    data_uris: Annotated[tuple[str, ...], KeyRule(check=thumbprint)] = ()
+    """Thumbprints of keys that may come inside a `data:` Signature-Agent. By default none."""
+    allow_addresses: Annotated[tuple[str, ...], KeyRule(check=network)] = ()
+    """Networks, such as `10.1.0.0/16`, where directories and keys of issuers may be although the addresses are not
+    public."""
+    test_keys: bool = False
+    """Take the keys that RFC 9421 prints with their private halves: for trying things out only."""
+    production: bool | None = None
+    """Refuse to start with settings for trying things out. By default yes beyond loopback."""
 
     @property
     def discovers(self) -> Literal["trust", "allow", "ignore"]:
@@ -305,22 +238,16 @@ class Signatures(Section, frozen=True):
 class Kya(Section, frozen=True):
     """Know your agent: tokens (KYAPay) that say on whose behalf an agent that signs its requests acts."""
 
-    mode: Annotated[
-        Literal["off", "optional", "required"],
-        Meta(description="Whether a token is asked for; `optional` takes requests without one, but no bad one."),
-    ] = "off"
-    issuers: Annotated[
-        dict[str, str],
-        Meta(description="Whose tokens count, each with the address of its keys; empty for the usual place of them."),
-        KeyRule(name=https_url, check=https_url_or_empty),
-    ] = field(default_factory=dict)
-    audience: Annotated[
-        str, Meta(description="Whom tokens have to be for: what their `aud` says."), KeyRule(check=rules.word)
-    ] = ""
-    environment: Annotated[
-        str, Meta(description="The `env` that tokens have to be for, where they name one."), KeyRule(check=rules.word)
-    ] = "production"
-    max_life_seconds: Annotated[int, Meta(description="Longest life of a token.", ge=1, le=604800)] = 86400
+    mode: Literal["off", "optional", "required"] = "off"
+    """Whether a token is asked for; `optional` takes requests without one, but no bad one."""
+    issuers: Annotated[dict[str, str], KeyRule(name=https_url, check=https_url_or_empty)] = field(default_factory=dict)
+    """Whose tokens count, each with the address of its keys; empty for the usual place of them."""
+    audience: Annotated[str, KeyRule(check=rules.word)] = ""
+    """Whom tokens have to be for: what their `aud` says."""
+    environment: Annotated[str, KeyRule(check=rules.word)] = "production"
+    """The `env` that tokens have to be for, where they name one."""
+    max_life_seconds: Annotated[int, Meta(ge=1, le=604800)] = 86400
+    """Longest life of a token."""
 
     def clashes(self) -> Iterator[Clash]:
         if self.mode != "off" and not self.issuers:
@@ -334,101 +261,63 @@ class Kya(Section, frozen=True):
 class OAuth(Section, frozen=True):
     """OAuth access tokens as JWT (RFC 9068); the gateway is the protected resource (RFC 9728)."""
 
-    issuers: Annotated[
-        dict[str, str],
-        Meta(
-            description="Authorization servers whose tokens count, each with the address of its keys; empty where its "
-            "own metadata says it (RFC 8414)."
-        ),
-        KeyRule(name=https_url, check=https_url_or_empty),
-    ] = field(default_factory=dict)
-    resource: Annotated[
-        str | None,
-        Meta(
-            description="What tokens have to be for (`aud`), an https address without a query. By default "
-            "`agents.external_url`."
-        ),
-        KeyRule(check=https_url),
-    ] = None
-    audiences: Annotated[
-        tuple[str, ...], Meta(description="Further values of `aud` that are this gateway."), KeyRule(check=rules.word)
-    ] = ()
-    scopes: Annotated[
-        tuple[str, ...], Meta(description="Scopes that a token has to have, all of them."), KeyRule(check=scope)
-    ] = ()
-    algorithms: Annotated[
-        tuple[Literal["ES256", "ES384", "PS256", "RS256", "Ed25519"], ...],
-        Meta(description="Algorithms that tokens may be signed with."),
-    ] = ("ES256", "ES384", "PS256", "RS256", "Ed25519")
+    issuers: Annotated[dict[str, str], KeyRule(name=https_url, check=https_url_or_empty)] = field(default_factory=dict)
+    """Authorization servers whose tokens count, each with the address of its keys; empty where its own metadata says it
+    (RFC 8414)."""
+    resource: Annotated[str | None, KeyRule(check=https_url)] = None
+    """What tokens have to be for (`aud`), an https address without a query. By default `agents.external_url`."""
+    audiences: Annotated[tuple[str, ...], KeyRule(check=rules.word)] = ()
+    """Further values of `aud` that are this gateway."""
+    scopes: Annotated[tuple[str, ...], KeyRule(check=scope)] = ()
+    """Scopes that a token has to have, all of them."""
+    algorithms: tuple[Literal["ES256", "ES384", "PS256", "RS256", "Ed25519"], ...] = (
+        "ES256",
+        "ES384",
+        "PS256",
+        "RS256",
+        "Ed25519",
+    )
+    """Algorithms that tokens may be signed with."""
 
 
 class ApiKeysSection(Section, frozen=True):
     """Static keys, for callers that can neither sign nor get tokens."""
 
-    enabled: Annotated[
-        bool | None,
-        Meta(
-            description="Whether keys are a way in; `callgate agents add NAME --api-key` makes one. By default they "
-            "are looked at where they come, but do not count as a reason to listen beyond loopback."
-        ),
-    ] = None
+    enabled: bool | None = None
+    """Whether keys are a way in; `callgate agents add NAME --api-key` makes one. By default they are looked at where
+    they come, but do not count as a reason to listen beyond loopback."""
 
 
 class AgentsSection(Section, frozen=True):
     """Agents: who is calling, and which tools they may call."""
 
-    mode: Annotated[
-        Literal["auto", "off", "optional", "required"],
-        Meta(
-            description="`required`: who does not say who they are, and prove it, is refused. `optional`: they pass "
-            "unnamed, but what is false is refused. `off`: nobody is asked. `auto` is `required` beyond loopback and "
-            "`optional` on it."
-        ),
-    ] = "auto"
-    external_url: Annotated[
-        str | None,
-        Meta(
-            description="The origin that agents know this gateway by, such as `https://gate.example`, where something "
-            "stands in front of it. Signatures have to be for it. By default what the request's Host says, with http: "
-            "one of `gateway.allowed_hosts`, or the address and port that it came to."
-        ),
-        KeyRule(check=own_origin, expand=True),
-    ] = None
-    strangers: Annotated[
-        Literal["refuse", "admit"] | None,
-        Meta(
-            description="What becomes of an agent whose signature holds, but whom nobody listed: by default `refuse` "
-            "as soon as any agent is listed, else `admit`."
-        ),
-    ] = None
-    shared_limits: Annotated[
-        bool,
-        Meta(description="Count calls for rate limits in the store, for all processes together, not for each alone."),
-    ] = True
-    signatures: Annotated[Signatures, Meta(description="Signed requests, as `[agents.signatures]`.")] = Signatures()
-    kya: Annotated[Kya, Meta(description="Tokens that say for whom an agent acts, as `[agents.kya]`.")] = field(
-        default_factory=Kya
-    )
-    oauth: Annotated[OAuth, Meta(description="OAuth access tokens, as `[agents.oauth]`.")] = field(
-        default_factory=OAuth
-    )
-    api_keys: Annotated[ApiKeysSection, Meta(description="Static keys, as `[agents.api_keys]`.")] = ApiKeysSection()
-    default: Annotated[
-        AgentRules | None, Meta(description="Rules for every agent without its own, as `[agents.default]`.")
-    ] = None
-    servers: Annotated[
-        dict[str, AgentRules],
-        Meta(
-            description="Rules for one server, as `[agents.servers.SERVER]`: what it denies is denied to everybody, "
-            "the rest holds for agents without rules of their own."
-        ),
-        KeyRule(name=rules.server_name),
-    ] = field(default_factory=dict)
-    known: Annotated[
-        dict[str, KnownAgent],
-        Meta(description="Agents by name: how each is recognised and what it may do, as `[agents.known.NAME]`."),
-        KeyRule(name=agent_name),
-    ] = field(default_factory=dict)
+    mode: Literal["auto", "off", "optional", "required"] = "auto"
+    """`required`: who does not say who they are, and prove it, is refused. `optional`: they pass unnamed, but what is
+    false is refused. `off`: nobody is asked. `auto` is `required` beyond loopback and `optional` on it."""
+    external_url: Annotated[str | None, KeyRule(check=own_origin, expand=True)] = None
+    """The origin that agents know this gateway by, such as `https://gate.example`, where something stands in front of
+    it. Signatures have to be for it. By default what the request's Host says, with http: one of
+    `gateway.allowed_hosts`, or the address and port that it came to."""
+    strangers: Literal["refuse", "admit"] | None = None
+    """What becomes of an agent whose signature holds, but whom nobody listed: by default `refuse` as soon as any agent
+    is listed, else `admit`."""
+    shared_limits: bool = True
+    """Count calls for rate limits in the store, for all processes together, not for each alone."""
+    signatures: Signatures = Signatures()
+    """Signed requests, as `[agents.signatures]`."""
+    kya: Kya = field(default_factory=Kya)
+    """Tokens that say for whom an agent acts, as `[agents.kya]`."""
+    oauth: OAuth = field(default_factory=OAuth)
+    """OAuth access tokens, as `[agents.oauth]`."""
+    api_keys: ApiKeysSection = ApiKeysSection()
+    """Static keys, as `[agents.api_keys]`."""
+    default: AgentRules | None = None
+    """Rules for every agent without its own, as `[agents.default]`."""
+    servers: Annotated[dict[str, AgentRules], KeyRule(name=rules.server_name)] = field(default_factory=dict)
+    """Rules for one server, as `[agents.servers.SERVER]`: what it denies is denied to everybody, the rest holds for
+    agents without rules of their own."""
+    known: Annotated[dict[str, KnownAgent], KeyRule(name=agent_name)] = field(default_factory=dict)
+    """Agents by name: how each is recognised and what it may do, as `[agents.known.NAME]`."""
 
     @property
     def names_tools(self) -> bool:

@@ -113,139 +113,65 @@ def _spell_origin(scheme: str, host: str, port: int | None) -> str:
 class ApprovalSection(Section, frozen=True):
     """Verified approval: a person signs with a passkey over exactly the call that is made."""
 
-    enabled: Annotated[
-        bool | None,
-        Meta(
-            description="Whether tools that their server marks as needing verified approval need it here, and whether "
-            "the console is served. By default yes while `trust.mode` is `enforce`, whose policy may ask a person, or "
-            "any server has `tools` in its approval section."
-        ),
-    ] = None
-    user: Annotated[
-        str | None,
-        Meta(description="Who is asked to approve. By default the only user there is; with several, name one."),
-        KeyRule(check=rules.user_name),
-    ] = None
-    url: Annotated[
-        str | None,
-        Meta(
-            description="Address of the console as people's browsers see it, such as `https://gate.example`: https, "
-            "and `rp_id` to go with it. By default `http://localhost:PORT` with the port the gateway listens on."
-        ),
-        KeyRule(check=console_url, expand=True),
-    ] = None
-    rp_id: Annotated[
-        str,
-        Meta(
-            description="The domain passkeys are bound to (WebAuthn rpId): the host of `url` or a domain above it. "
-            "Passkeys enrolled for another one cannot be used any more."
-        ),
-        KeyRule(check=relying_party),
-    ] = "localhost"
-    rp_name: Annotated[
-        str, Meta(description="What authenticators show as the name of this gateway."), KeyRule(check=rules.word)
-    ] = "Callgate"
-    origins: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Further origins of pages that people sign on, such as `https://agent.example`. "
-            "`http://localhost:*` stands for any port and is there by default while `rp_id` is localhost."
-        ),
-        KeyRule(check=signing_origin),
-    ] = ()
-    top_origins: Annotated[
-        tuple[str, ...],
-        Meta(description="Origins of pages that may hold such a page in a frame while it signs. By default none."),
-        KeyRule(check=origin),
-    ] = ()
-    server_id: Annotated[
-        str | None,
-        Meta(
-            description="What sets this deployment apart in everything that is signed; it is never sent. By default a "
-            "random id that is kept in the store. Changing it makes open challenges useless."
-        ),
-        KeyRule(check=rules.word),
-    ] = None
-    first_use: Annotated[
-        bool,
-        Meta(
-            description="Let a client enrol the first passkey of `user` without a ticket. For trying things out: "
-            "whoever comes first, a program included, becomes the one who approves."
-        ),
-    ] = False
-    recovery_codes: Annotated[
-        bool,
-        Meta(
-            description="Give people recovery codes with their first passkey. Without them, whoever loses every "
-            "passkey needs a new link from whoever runs the gateway."
-        ),
-    ] = True
-    challenge_seconds: Annotated[
-        float, Meta(description="How long a challenge can be signed and used.", ge=1, le=3600)
-    ] = 60.0
-    enrolment_seconds: Annotated[
-        float, Meta(description="How long an enrolment that was begun may take.", ge=10, le=3600)
-    ] = 300.0
-    ticket_seconds: Annotated[
-        float, Meta(description="How long an enrolment ticket is good for.", ge=10, le=604800)
-    ] = 3600.0
-    request_seconds: Annotated[
-        float,
-        Meta(
-            description="How long a call waits for its person on the approval page, and how long an approval given "
-            "there lets the same call through once.",
-            ge=5,
-            le=86400,
-        ),
-    ] = 600.0
-    park_seconds: Annotated[
-        float,
-        Meta(
-            description="How long a client that cannot be told of the approval page is kept waiting; then it gets an "
-            "error that names the page. Most clients give up after 60 seconds.",
-            ge=0,
-            le=3600,
-        ),
-    ] = 50.0
-    session_seconds: Annotated[
-        float, Meta(description="How long a person stays signed in to the console.", ge=60, le=604800)
-    ] = 28800.0
-    pending_per_user: Annotated[
-        int, Meta(description="Most challenges, and most waiting calls, open at once for one person.", ge=1, le=100000)
-    ] = 20
-    pending: Annotated[int, Meta(description="Most challenges open at once in all.", ge=1, le=1000000)] = 10000
-    argument_bytes: Annotated[
-        int,
-        Meta(description="Largest arguments that a person can be asked to approve.", ge=256, le=2**24),
-        KeyRule(read=rules.read_size),
-    ] = 262144
-    attestation: Annotated[
-        Literal["none", "direct"],
-        Meta(
-            description="`direct` asks new passkeys to prove what they are and takes only those that "
-            "`attestation_roots` vouch for."
-        ),
-    ] = "none"
-    attestation_roots: Annotated[
-        tuple[Path, ...],
-        Meta(description="PEM files with the certificates of authenticator makers that are trusted."),
-        KeyRule(check=rules.word, expand=True, place=rules.place_path),
-    ] = ()
-    aaguids: Annotated[
-        tuple[str, ...],
-        Meta(description="The only models of authenticators to enrol, by AAGUID. By default any."),
-        KeyRule(check=rules.aaguid),
-    ] = ()
-    strict_defaults: Annotated[
-        bool,
-        Meta(
-            description="Refuse tools that need approval and whose input schema has defaults: what a default fills in "
-            "is not what was signed. By default they are warned about."
-        ),
-    ] = False
-    locale: Annotated[
-        Literal["en", "de"], Meta(description="Language of the messages of approval errors; reasons stay the same.")
-    ] = "en"
+    enabled: bool | None = None
+    """Whether tools that their server marks as needing verified approval need it here, and whether the console is
+    served. By default yes while `trust.mode` is `enforce`, whose policy may ask a person, or any server has `tools` in
+    its approval section."""
+    user: Annotated[str | None, KeyRule(check=rules.user_name)] = None
+    """Who is asked to approve. By default the only user there is; with several, name one."""
+    url: Annotated[str | None, KeyRule(check=console_url, expand=True)] = None
+    """Address of the console as people's browsers see it, such as `https://gate.example`: https, and `rp_id` to go with
+    it. By default `http://localhost:PORT` with the port the gateway listens on."""
+    rp_id: Annotated[str, KeyRule(check=relying_party)] = "localhost"
+    """The domain passkeys are bound to (WebAuthn rpId): the host of `url` or a domain above it. Passkeys enrolled for
+    another one cannot be used any more."""
+    rp_name: Annotated[str, KeyRule(check=rules.word)] = "Callgate"
+    """What authenticators show as the name of this gateway."""
+    origins: Annotated[tuple[str, ...], KeyRule(check=signing_origin)] = ()
+    """Further origins of pages that people sign on, such as `https://agent.example`. `http://localhost:*` stands for
+    any port and is there by default while `rp_id` is localhost."""
+    top_origins: Annotated[tuple[str, ...], KeyRule(check=origin)] = ()
+    """Origins of pages that may hold such a page in a frame while it signs. By default none."""
+    server_id: Annotated[str | None, KeyRule(check=rules.word)] = None
+    """What sets this deployment apart in everything that is signed; it is never sent. By default a random id that is
+    kept in the store. Changing it makes open challenges useless."""
+    first_use: bool = False
+    """Let a client enrol the first passkey of `user` without a ticket. For trying things out: whoever comes first, a
+    program included, becomes the one who approves."""
+    recovery_codes: bool = True
+    """Give people recovery codes with their first passkey. Without them, whoever loses every passkey needs a new link
+    from whoever runs the gateway."""
+    challenge_seconds: Annotated[float, Meta(ge=1, le=3600)] = 60.0
+    """How long a challenge can be signed and used."""
+    enrolment_seconds: Annotated[float, Meta(ge=10, le=3600)] = 300.0
+    """How long an enrolment that was begun may take."""
+    ticket_seconds: Annotated[float, Meta(ge=10, le=604800)] = 3600.0
+    """How long an enrolment ticket is good for."""
+    request_seconds: Annotated[float, Meta(ge=5, le=86400)] = 600.0
+    """How long a call waits for its person on the approval page, and how long an approval given there lets the same
+    call through once."""
+    park_seconds: Annotated[float, Meta(ge=0, le=3600)] = 50.0
+    """How long a client that cannot be told of the approval page is kept waiting; then it gets an error that names the
+    page. Most clients give up after 60 seconds."""
+    session_seconds: Annotated[float, Meta(ge=60, le=604800)] = 28800.0
+    """How long a person stays signed in to the console."""
+    pending_per_user: Annotated[int, Meta(ge=1, le=100000)] = 20
+    """Most challenges, and most waiting calls, open at once for one person."""
+    pending: Annotated[int, Meta(ge=1, le=1000000)] = 10000
+    """Most challenges open at once in all."""
+    argument_bytes: Annotated[int, Meta(ge=256, le=2**24), KeyRule(read=rules.read_size)] = 262144
+    """Largest arguments that a person can be asked to approve."""
+    attestation: Literal["none", "direct"] = "none"
+    """`direct` asks new passkeys to prove what they are and takes only those that `attestation_roots` vouch for."""
+    attestation_roots: Annotated[tuple[Path, ...], KeyRule(check=rules.word, expand=True, place=rules.place_path)] = ()
+    """PEM files with the certificates of authenticator makers that are trusted."""
+    aaguids: Annotated[tuple[str, ...], KeyRule(check=rules.aaguid)] = ()
+    """The only models of authenticators to enrol, by AAGUID. By default any."""
+    strict_defaults: bool = False
+    """Refuse tools that need approval and whose input schema has defaults: what a default fills in is not what was
+    signed. By default they are warned about."""
+    locale: Literal["en", "de"] = "en"
+    """Language of the messages of approval errors; reasons stay the same."""
 
     def clashes(self) -> Iterator[Clash]:
         if (wrong := misfit(self.url, self.rp_id, self.origins)) is not None:
@@ -266,33 +192,18 @@ class ApprovalSection(Section, frozen=True):
 class ServerApproval(Section, frozen=True):
     """Which tools of a server need a person's approval."""
 
-    tools: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Names of tools that need approval, whatever the server says; `*` stands for any letters, so "
-            "`delete_*` works. Tools that the server marks need it anyway."
-        ),
-        KeyRule(check=rules.word),
-    ] = ()
-    authenticator_class: Annotated[
-        Literal["cross-platform", "platform"] | None,
-        Meta(
-            description="For the tools listed here and for what the policy asks about: `platform` takes any passkey "
-            "that verifies its user, `cross-platform` only those that work from another device (security keys, "
-            "phones, synced passkeys). By default any, and what the server says of a tool that it marks."
-        ),
-    ] = None
-    require_counter: Annotated[
-        bool, Meta(description="Refuse passkeys whose signature counter never moves, so that a copy would be noticed.")
-    ] = False
-    user: Annotated[
-        str | None, Meta(description="Instead of `approval.user`, for this server."), KeyRule(check=rules.user_name)
-    ] = None
-    verifier: Annotated[
-        Literal["auto", "gateway", "server"],
-        Meta(
-            description="Who verifies approvals of tools that the server marks: the `gateway`, or the `server` itself, "
-            "which then sees the evidence. `auto`: the server if it declares the capability. Tools listed in "
-            "`tools` are always verified by the gateway."
-        ),
-    ] = "auto"
+    tools: Annotated[tuple[str, ...], KeyRule(check=rules.word)] = ()
+    """Names of tools that need approval, whatever the server says; `*` stands for any letters, so `delete_*` works.
+    Tools that the server marks need it anyway."""
+    authenticator_class: Literal["cross-platform", "platform"] | None = None
+    """For the tools listed here and for what the policy asks about: `platform` takes any passkey that verifies its
+    user, `cross-platform` only those that work from another device (security keys, phones, synced passkeys). By default
+    any, and what the server says of a tool that it marks."""
+    require_counter: bool = False
+    """Refuse passkeys whose signature counter never moves, so that a copy would be noticed."""
+    user: Annotated[str | None, KeyRule(check=rules.user_name)] = None
+    """Instead of `approval.user`, for this server."""
+    verifier: Literal["auto", "gateway", "server"] = "auto"
+    """Who verifies approvals of tools that the server marks: the `gateway`, or the `server` itself, which then sees the
+    evidence. `auto`: the server if it declares the capability. Tools listed in `tools` are always verified by the
+    gateway."""

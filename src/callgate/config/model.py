@@ -1,4 +1,4 @@
-"""The sections of callgate.toml. Each key has its description here; docs, schema and errors are made from it."""
+"""The sections of callgate.toml. Each key has its description under it; docs and schema are made from it."""
 
 from __future__ import annotations
 
@@ -28,36 +28,20 @@ def _default_store() -> Secret:
 class Gateway(Section, frozen=True):
     """Where the gateway listens and whom it answers."""
 
-    listen: Annotated[
-        str,
-        Meta(description="Address and port to listen on. Port 0 takes a free one; IPv6 is written `[::1]:8420`."),
-        KeyRule(check=rules.address),
-    ] = "127.0.0.1:8420"
-    allowed_hosts: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Further values of the Host header to answer, as `host` or `host:port`. Needed when listening "
-            "beyond loopback: it guards against DNS rebinding."
-        ),
-        KeyRule(check=rules.allowed_host),
-    ] = ()
-    allowed_origins: Annotated[
-        tuple[str, ...],
-        Meta(description="Origins of web pages that may call, such as `https://app.example`. Others are refused."),
-        KeyRule(check=rules.allowed_origin),
-    ] = ()
-    refusals: Annotated[
-        Literal["auto", "error", "result"],
-        Meta(
-            description="How a client is told that its call was refused. `error`: a JSON-RPC error. `result`: a result "
-            'with `isError`, whose text says what to do and whose `_meta["dev.callgate/refusal"]` has the error. '
-            "`auto`: a result for clients that are known to show it to their model, an error for all others. A client "
-            "that does SEP-2672 gets the error, and so does whoever has to prove first who they are."
-        ),
-    ] = "auto"
-    shutdown_seconds: Annotated[
-        float, Meta(description="How long a stopping gateway lets calls under way finish.", ge=0, le=3600)
-    ] = 10.0
+    listen: Annotated[str, KeyRule(check=rules.address)] = "127.0.0.1:8420"
+    """Address and port to listen on. Port 0 takes a free one; IPv6 is written `[::1]:8420`."""
+    allowed_hosts: Annotated[tuple[str, ...], KeyRule(check=rules.allowed_host)] = ()
+    """Further values of the Host header to answer, as `host` or `host:port`. Needed when listening beyond loopback: it
+    guards against DNS rebinding."""
+    allowed_origins: Annotated[tuple[str, ...], KeyRule(check=rules.allowed_origin)] = ()
+    """Origins of web pages that may call, such as `https://app.example`. Others are refused."""
+    refusals: Literal["auto", "error", "result"] = "auto"
+    """How a client is told that its call was refused. `error`: a JSON-RPC error. `result`: a result with `isError`,
+    whose text says what to do and whose `_meta["dev.callgate/refusal"]` has the error. `auto`: a result for clients
+    that are known to show it to their model, an error for all others. A client that does SEP-2672 gets the error, and
+    so does whoever has to prove first who they are."""
+    shutdown_seconds: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    """How long a stopping gateway lets calls under way finish."""
 
     @property
     def address(self) -> Address:
@@ -76,33 +60,19 @@ class Gateway(Section, frozen=True):
 class StoreSection(Section, frozen=True):
     """Where decisions, sessions and settings are kept."""
 
-    url: Annotated[
-        Secret,
-        Meta(
-            description="`sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`. `~` and `${NAME}` are "
-            "expanded; a relative file is taken from the folder of this configuration. "
-            "By default `callgate.db` in the state directory of the user."
-        ),
-        KeyRule(check=rules.store_url, expand=True, place=rules.place_store, shown=mask_url),
-    ] = field(default_factory=_default_store)
-    durability: Annotated[
-        Literal["full", "normal"],
-        Meta(
-            description="`full`: a decision survives a power cut before its call leaves. `normal`: it survives a crash "
-            "of the gateway, not always one of the machine."
-        ),
-    ] = "full"
-    busy_seconds: Annotated[
-        float, Meta(description="How long to wait for a store that another process has locked.", ge=0, le=600)
-    ] = 5.0
-    keys_dir: Annotated[
-        Path | None,
-        Meta(
-            description="Directory of the gateway's own keys; `~` and `${NAME}` are expanded. By default `keys` beside "
-            "the SQLite file, or in the state directory of the user."
-        ),
-        KeyRule(check=rules.word, expand=True, place=rules.place_path),
-    ] = None
+    url: Annotated[Secret, KeyRule(check=rules.store_url, expand=True, place=rules.place_store, shown=mask_url)] = (
+        field(default_factory=_default_store)
+    )
+    """`sqlite:///FILE` or `postgresql://USER:PASSWORD@HOST/DATABASE`. `~` and `${NAME}` are expanded; a relative file
+    is taken from the folder of this configuration. By default `callgate.db` in the state directory of the user."""
+    durability: Literal["full", "normal"] = "full"
+    """`full`: a decision survives a power cut before its call leaves. `normal`: it survives a crash of the gateway, not
+    always one of the machine."""
+    busy_seconds: Annotated[float, Meta(ge=0, le=600)] = 5.0
+    """How long to wait for a store that another process has locked."""
+    keys_dir: Annotated[Path | None, KeyRule(check=rules.word, expand=True, place=rules.place_path)] = None
+    """Directory of the gateway's own keys; `~` and `${NAME}` are expanded. By default `keys` beside the SQLite file, or
+    in the state directory of the user."""
 
     @property
     def keys_path(self) -> Path:
@@ -118,100 +88,69 @@ class StoreSection(Section, frozen=True):
 class AuditSection(Section, frozen=True):
     """What the audit log keeps, and for how long."""
 
-    arguments: Annotated[
-        Literal["whole", "redacted", "hashed"],
-        Meta(
-            description="How arguments of calls are kept: `whole`; `redacted`, with the values of secret-looking keys "
-            "replaced; or `hashed`, only a salted hash that can be proved later."
-        ),
-    ] = "redacted"
-    redact: Annotated[
-        tuple[str, ...],
-        Meta(description="Further names of arguments whose values are never kept when `arguments` is `redacted`."),
-        KeyRule(check=rules.word),
-    ] = ()
-    retention_days: Annotated[
-        int,
-        Meta(
-            description="Contents of older records are dropped; their hashes stay, so the log can still be verified. "
-            "0 keeps everything.",
-            ge=0,
-            le=36500,
-        ),
-    ] = 180
+    arguments: Literal["whole", "redacted", "hashed"] = "redacted"
+    """How arguments of calls are kept: `whole`; `redacted`, with the values of secret-looking keys replaced; or
+    `hashed`, only a salted hash that can be proved later."""
+    redact: Annotated[tuple[str, ...], KeyRule(check=rules.word)] = ()
+    """Further names of arguments whose values are never kept when `arguments` is `redacted`."""
+    retention_days: Annotated[int, Meta(ge=0, le=36500)] = 180
+    """Contents of older records are dropped; their hashes stay, so the log can still be verified. 0 keeps
+    everything."""
 
 
 class PolicySection(Section, frozen=True):
     """What is let through at all."""
 
-    block_all: Annotated[
-        bool, Meta(description="The kill switch: refuse every call, whatever the switch in the store says.")
-    ] = False
+    block_all: bool = False
+    """The kill switch: refuse every call, whatever the switch in the store says."""
 
 
 class LimitsSection(Section, frozen=True):
     """Bounds on everything a peer can send, open or hold."""
 
-    message_bytes: Annotated[
-        int,
-        Meta(
-            description='Largest message, in bytes or as a size such as `"32 MiB"`.',
-            ge=1024,
-            le=2**30,
-        ),
-        KeyRule(read=rules.read_size),
-    ] = 33554432
-    held_bytes: Annotated[
-        int,
-        Meta(
-            description='Most bytes of request bodies held at once, also as a size such as `"1 GiB"`.',
-            ge=1024,
-            le=2**40,
-        ),
-        KeyRule(read=rules.read_size),
-    ] = 2**30
-    depth: Annotated[int, Meta(description="Deepest nesting of a message.", ge=4, le=1000)] = 100
-    batch: Annotated[int, Meta(description="Most messages in one batch.", ge=1, le=10000)] = 100
-    connections: Annotated[int, Meta(description="Most client connections open at once.", ge=1, le=1000000)] = 10000
-    in_flight: Annotated[int, Meta(description="Most requests under way at once.", ge=1, le=1000000)] = 2000
-    header_seconds: Annotated[
-        float, Meta(description="How long a client may take to send the head of a request.", ge=0.1, le=3600)
-    ] = 10.0
-    body_seconds: Annotated[
-        float, Meta(description="How long a client may take to send the body of a request.", ge=0.1, le=3600)
-    ] = 30.0
-    check_seconds: Annotated[
-        float, Meta(description="How long the checks of one call may take; then it is refused.", ge=0.01, le=600)
-    ] = 5.0
-    sessions: Annotated[Sessions, Meta(description="Most sessions of one server.")] = 10000
-    processes: Annotated[Processes, Meta(description="Most processes of one server that is started by a command.")] = 64
-    idle_seconds: Annotated[IdleSeconds, Meta(description="A session without traffic ends after this time.")] = 1800.0
+    message_bytes: Annotated[int, Meta(ge=1024, le=2**30), KeyRule(read=rules.read_size)] = 33554432
+    """Largest message, in bytes or as a size such as `"32 MiB"`."""
+    held_bytes: Annotated[int, Meta(ge=1024, le=2**40), KeyRule(read=rules.read_size)] = 2**30
+    """Most bytes of request bodies held at once, also as a size such as `"1 GiB"`."""
+    depth: Annotated[int, Meta(ge=4, le=1000)] = 100
+    """Deepest nesting of a message."""
+    batch: Annotated[int, Meta(ge=1, le=10000)] = 100
+    """Most messages in one batch."""
+    connections: Annotated[int, Meta(ge=1, le=1000000)] = 10000
+    """Most client connections open at once."""
+    in_flight: Annotated[int, Meta(ge=1, le=1000000)] = 2000
+    """Most requests under way at once."""
+    header_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+    """How long a client may take to send the head of a request."""
+    body_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 30.0
+    """How long a client may take to send the body of a request."""
+    check_seconds: Annotated[float, Meta(ge=0.01, le=600)] = 5.0
+    """How long the checks of one call may take; then it is refused."""
+    sessions: Sessions = 10000
+    """Most sessions of one server."""
+    processes: Processes = 64
+    """Most processes of one server that is started by a command."""
+    idle_seconds: IdleSeconds = 1800.0
+    """A session without traffic ends after this time."""
 
 
 class Logging(Section, frozen=True):
     """What the gateway says on stderr."""
 
-    level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="The least important messages to show.")
-    ] = "info"
-    format: Annotated[
-        Literal["auto", "pretty", "json"],
-        Meta(description="`pretty` for people, `json` for machines; `auto` is pretty on a terminal, JSON otherwise."),
-    ] = "auto"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least important messages to show."""
+    format: Literal["auto", "pretty", "json"] = "auto"
+    """`pretty` for people, `json` for machines; `auto` is pretty on a terminal, JSON otherwise."""
 
 
 class Telemetry(Section, frozen=True):
     """What is measured and where it goes."""
 
-    metrics: Annotated[bool, Meta(description="Serve Prometheus metrics at `/metrics`.")] = True
-    otlp_endpoint: Annotated[
-        str | None,
-        Meta(
-            description="Send OpenTelemetry spans to this OTLP/HTTP address, such as `http://127.0.0.1:4318`. "
-            "Needs `pip install 'callgate[otel]'`. By default what OTEL_EXPORTER_OTLP_ENDPOINT says, or nowhere."
-        ),
-        KeyRule(check=rules.http_url, expand=True),
-    ] = None
+    metrics: bool = True
+    """Serve Prometheus metrics at `/metrics`."""
+    otlp_endpoint: Annotated[str | None, KeyRule(check=rules.http_url, expand=True)] = None
+    """Send OpenTelemetry spans to this OTLP/HTTP address, such as `http://127.0.0.1:4318`. Needs `pip install
+    'callgate[otel]'`. By default what OTEL_EXPORTER_OTLP_ENDPOINT says, or nowhere."""
 
 
 class ServerLimits(NamedTuple):
@@ -237,11 +176,8 @@ class Config(Section, frozen=True):
     limits: LimitsSection = LimitsSection()
     logging: Logging = Logging()
     telemetry: Telemetry = Telemetry()
-    servers: Annotated[
-        dict[str, ServerSection],
-        Meta(description="The MCP servers behind the gateway, one table `[servers.NAME]` each."),
-        KeyRule(name=rules.server_name),
-    ] = field(default_factory=dict)
+    servers: Annotated[dict[str, ServerSection], KeyRule(name=rules.server_name)] = field(default_factory=dict)
+    """The MCP servers behind the gateway, one table `[servers.NAME]` each."""
 
     @property
     def approves(self) -> bool:

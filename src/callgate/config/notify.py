@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from msgspec import Meta
-
 from callgate.config import rules
 from callgate.config.rules import Clash, KeyRule, Section
 from callgate.config.secret import Secret, mask_url
@@ -43,42 +41,21 @@ def _check_secret(text: str) -> str | None:
 class Notify(Section, frozen=True):
     """Telling people that something waits for them: a signed message to an address of yours."""
 
-    webhook: Annotated[
-        Secret | None,
-        Meta(
-            description="Posts JSON to this address when a call starts to wait for a person, and on what else `events` "
-            "names. https, or http to this machine. `${NAME}` is expanded."
-        ),
-        KeyRule(check=rules.http_url, expand=True, shown=mask_url),
-    ] = None
-    secret: Annotated[
-        Secret | None,
-        Meta(
-            description="Key that the messages are signed with (HMAC-SHA256, as Standard Webhooks has it): "
-            f"`{PREFIX}` and base64, or at least {_KEY_BYTES} characters, such as `openssl rand -hex 32` makes. "
-            "`${NAME}` is expanded."
-        ),
-        KeyRule(check=_check_secret, expand=True),
-    ] = None
-    events: Annotated[
-        tuple[Literal["approval_waiting", "tool_pending", "result_held", "kill_switch"], ...],
-        Meta(
-            description="What to tell of: `approval_waiting`: a call waits for a person. `tool_pending`: tools are new "
-            "or changed, and wait for review. `result_held`: a result is kept from the agent. `kill_switch`: it was "
-            "turned."
-        ),
-    ] = ("approval_waiting",)
-    arguments: Annotated[
-        bool,
-        Meta(
-            description="Send the arguments of calls that wait, too. They may hold secrets, and whoever reads the "
-            "message sees them."
-        ),
-    ] = False
-    plain_http: Annotated[
-        bool,
-        Meta(description="Allow `webhook` to be http on another machine. Everybody on the way can read what is sent."),
-    ] = False
+    webhook: Annotated[Secret | None, KeyRule(check=rules.http_url, expand=True, shown=mask_url)] = None
+    """Posts JSON to this address when a call starts to wait for a person, and on what else `events` names. https, or
+    http to this machine. `${NAME}` is expanded."""
+    secret: Annotated[Secret | None, KeyRule(check=_check_secret, expand=True)] = None
+    """Key that the messages are signed with (HMAC-SHA256, as Standard Webhooks has it): `whsec_` and base64, or at
+    least 24 characters, such as `openssl rand -hex 32` makes. `${NAME}` is expanded."""
+    events: tuple[Literal["approval_waiting", "tool_pending", "result_held", "kill_switch"], ...] = (
+        "approval_waiting",
+    )
+    """What to tell of: `approval_waiting`: a call waits for a person. `tool_pending`: tools are new or changed, and
+    wait for review. `result_held`: a result is kept from the agent. `kill_switch`: it was turned."""
+    arguments: bool = False
+    """Send the arguments of calls that wait, too. They may hold secrets, and whoever reads the message sees them."""
+    plain_http: bool = False
+    """Allow `webhook` to be http on another machine. Everybody on the way can read what is sent."""
 
     def clashes(self) -> Iterator[Clash]:
         if self.webhook is not None and self.secret is None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from textwrap import dedent
 from typing import Any, Final, get_type_hints
 
 import msgspec
@@ -21,6 +26,10 @@ def schema() -> dict[str, Any]:
     made = msgspec.json.encode(msgspec.json.schema(Config, schema_hook=_custom))
     # The schema calls a section by the name of its table.
     whole: dict[str, Any] = msgspec.json.decode(made.replace(b'Section"', b'"'))
+    kinds = {kind.__name__.removesuffix("Section"): kind for kind in _sections(Section)}
+    for name, section in whole["$defs"].items():
+        for key, text in descriptions(kinds[name]).items():
+            section["properties"][key] = {"description": text} | section["properties"][key]
     whole["$defs"]["Config"]["properties"]["servers"]["propertyNames"] = {"pattern": "^[a-z0-9][a-z0-9_-]{0,63}$"}
     whole["$defs"]["Server"]["oneOf"] = [{"required": ["url"]}, {"required": ["command"]}]
     whole["$defs"]["Server"]["properties"]["command"]["minItems"] = 1
@@ -29,12 +38,34 @@ def schema() -> dict[str, Any]:
         if rule is not None and rule.read is not None:
             # also written as text, such as "32 MiB"
             whole["$defs"]["Limits"]["properties"][key]["type"] = ["integer", "string"]
-    for section in (ToolLabels, ArgumentLabels, TrustDefaults):
-        properties = whole["$defs"][section.__name__]["properties"]
-        for key, kind in get_type_hints(section, include_extras=True).items():
+    for labels in (ToolLabels, ArgumentLabels, TrustDefaults):
+        properties = whole["$defs"][labels.__name__]["properties"]
+        for key, kind in get_type_hints(labels, include_extras=True).items():
             if (rule := peel(kind)[1]) is not None and rule.single:
                 _or_single(properties[key])
     return {"$schema": DIALECT, "title": "callgate.toml"} | whole
+
+
+def descriptions(kind: type[Section]) -> dict[str, str]:
+    """What is written under each key of a section in its class; nothing where the source is not there to be read."""
+    found: dict[str, str] = {}
+    for owner in (one for one in reversed(kind.__mro__) if issubclass(one, Section)):
+        try:
+            (written,) = ast.parse(dedent(inspect.getsource(owner))).body
+        except OSError:
+            continue
+        assert isinstance(written, ast.ClassDef)
+        for key, below in pairwise(written.body):
+            match key, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.split())
+    return found
+
+
+def _sections(kind: type[Section]) -> Iterator[type[Section]]:
+    for one in kind.__subclasses__():
+        yield one
+        yield from _sections(one)
 
 
 def _or_single(written: dict[str, Any]) -> None:

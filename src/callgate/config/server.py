@@ -53,67 +53,42 @@ BASE_ENVIRONMENT: Final = frozenset(
 class ServerSection(Section, frozen=True):
     """An MCP server behind the gateway: reached by `url` or started by `command`, exactly one of them."""
 
-    url: Annotated[
-        Secret | None,
-        Meta(description="Address of the server's MCP endpoint, http or https. `${NAME}` is expanded."),
-        KeyRule(check=rules.http_url, expand=True, shown=mask_url),
-    ] = None
-    command: Annotated[
-        tuple[Secret, ...],
-        Meta(
-            description="Program and arguments that start the server on stdio. `${NAME}` is expanded; no shell is used."
-        ),
-        KeyRule(check=rules.word, expand=True, shown=mask_command),
-    ] = ()
-    env: Annotated[
-        dict[str, Secret],
-        Meta(description="Environment variables for the command. `${NAME}` is expanded."),
-        KeyRule(name=rules.env_name, check=rules.no_nul, expand=True),
-    ] = field(default_factory=dict)
-    inherit_env: Annotated[
-        tuple[str, ...],
-        Meta(
-            description="Names of the gateway's own environment variables to hand to the command, beside the few that "
-            "every program needs. `*` stands for any letters, so `AWS_*` works."
-        ),
-        KeyRule(check=rules.env_name),
-    ] = ()
-    cwd: Annotated[
-        Path | None,
-        Meta(
-            description="Working directory of the command. `~` and `${NAME}` are expanded; a relative one is taken "
-            "from the folder of this configuration."
-        ),
-        KeyRule(check=rules.word, expand=True, place=rules.place_path),
-    ] = None
-    headers: Annotated[
-        dict[str, Secret],
-        Meta(description="HTTP headers to send to the url, such as `Authorization`. `${NAME}` is expanded."),
-        KeyRule(name=rules.header_name, check=rules.header_value, expand=True),
-    ] = field(default_factory=dict)
-    forward_authorization: Annotated[
-        bool, Meta(description="Pass the client's own Authorization header on to this url.")
-    ] = False
-    connect_seconds: Annotated[
-        float, Meta(description="How long connecting or starting may take.", ge=0.1, le=3600)
-    ] = 10.0
-    timeout_seconds: Annotated[
-        float, Meta(description="How long the server may take to begin an answer.", ge=0.1, le=86400)
-    ] = 300.0
-    sessions: Annotated[Sessions | None, Meta(description="Instead of `limits.sessions`, for this server.")] = None
-    processes: Annotated[Processes | None, Meta(description="Instead of `limits.processes`, for this server.")] = None
-    idle_seconds: Annotated[
-        IdleSeconds | None, Meta(description="Instead of `limits.idle_seconds`, for this server.")
-    ] = None
-    approval: Annotated[
-        ServerApproval, Meta(description="Which tools of this server need a person, as `[servers.NAME.approval]`.")
-    ] = ServerApproval()
-    pinning: Annotated[
-        ServerPinning, Meta(description="How this server is known to reviewers, as `[servers.NAME.pinning]`.")
-    ] = ServerPinning()
-    trust: Annotated[
-        ServerTrust, Meta(description="What this server's tools do with data, as `[servers.NAME.trust]`.")
-    ] = ServerTrust()
+    url: Annotated[Secret | None, KeyRule(check=rules.http_url, expand=True, shown=mask_url)] = None
+    """Address of the server's MCP endpoint, http or https. `${NAME}` is expanded."""
+    command: Annotated[tuple[Secret, ...], KeyRule(check=rules.word, expand=True, shown=mask_command)] = ()
+    """Program and arguments that start the server on stdio. `${NAME}` is expanded; no shell is used."""
+    env: Annotated[dict[str, Secret], KeyRule(name=rules.env_name, check=rules.no_nul, expand=True)] = field(
+        default_factory=dict
+    )
+    """Environment variables for the command. `${NAME}` is expanded."""
+    inherit_env: Annotated[tuple[str, ...], KeyRule(check=rules.env_name)] = ()
+    """Names of the gateway's own environment variables to hand to the command, beside the few that every program needs.
+    `*` stands for any letters, so `AWS_*` works."""
+    cwd: Annotated[Path | None, KeyRule(check=rules.word, expand=True, place=rules.place_path)] = None
+    """Working directory of the command. `~` and `${NAME}` are expanded; a relative one is taken from the folder of this
+    configuration."""
+    headers: Annotated[dict[str, Secret], KeyRule(name=rules.header_name, check=rules.header_value, expand=True)] = (
+        field(default_factory=dict)
+    )
+    """HTTP headers to send to the url, such as `Authorization`. `${NAME}` is expanded."""
+    forward_authorization: bool = False
+    """Pass the client's own Authorization header on to this url."""
+    connect_seconds: Annotated[float, Meta(ge=0.1, le=3600)] = 10.0
+    """How long connecting or starting may take."""
+    timeout_seconds: Annotated[float, Meta(ge=0.1, le=86400)] = 300.0
+    """How long the server may take to begin an answer."""
+    sessions: Sessions | None = None
+    """Instead of `limits.sessions`, for this server."""
+    processes: Processes | None = None
+    """Instead of `limits.processes`, for this server."""
+    idle_seconds: IdleSeconds | None = None
+    """Instead of `limits.idle_seconds`, for this server."""
+    approval: ServerApproval = ServerApproval()
+    """Which tools of this server need a person, as `[servers.NAME.approval]`."""
+    pinning: ServerPinning = ServerPinning()
+    """How this server is known to reviewers, as `[servers.NAME.pinning]`."""
+    trust: ServerTrust = ServerTrust()
+    """What this server's tools do with data, as `[servers.NAME.trust]`."""
 
     @property
     def kind(self) -> Literal["http", "stdio"]:

@@ -66,67 +66,33 @@ def _is_own(word: str) -> bool:
 class ToolLabels(Section, frozen=True):
     """What a tool does with data, as the operator knows it. What is left out is unknown, and counts as the worst."""
 
-    destination: Annotated[
-        tuple[Destination, ...] | None,
-        Meta(
-            description="Where input of the tool may end up: `ephemeral` (nowhere), `system`, `user`, `internal` "
-            "or `public`. A list has all that is possible."
-        ),
-        KeyRule(single=True),
-    ] = None
-    outcomes: Annotated[
-        tuple[Outcome, ...] | None,
-        Meta(description="What a call may bring about: `benign`, `consequential` or `irreversible`."),
-        KeyRule(single=True),
-    ] = None
-    source: Annotated[
-        tuple[Source, ...] | None,
-        Meta(
-            description="Whose words results may hold: `system`, `user`, `internal`, `trustedPublic` or "
-            "`untrustedPublic`, which is anybody's."
-        ),
-        KeyRule(single=True),
-    ] = None
-    sensitivity: Annotated[
-        tuple[str, ...] | None,
-        Meta(
-            description="How sensitive results may be: `none`, `user`, `pii`, `financial`, `credentials`, "
-            "`regulated:SCOPE`, or a label of `trust.labels`."
-        ),
-        KeyRule(check=data_class, single=True),
-    ] = None
-    accepts: Annotated[
-        tuple[str, ...] | None,
-        Meta(description="How sensitive the data may be that is sent to the tool; the same words."),
-        KeyRule(check=data_class, single=True),
-    ] = None
-    open_world: Annotated[
-        bool | None,
-        Meta(description="Whether the tool reaches systems of others. By default as destination and source say."),
-    ] = None
-    read_only: Annotated[
-        bool | None, Meta(description="Whether the tool only reads; its outcomes are then `benign`.")
-    ] = None
-    destructive: Annotated[bool | None, Meta(description="Whether the tool may destroy something.")] = None
-    critical: Annotated[
-        tuple[str, ...] | None,
-        Meta(
-            description="Arguments that decide who or what a call affects, such as a recipient. By default those that "
-            "look like it in the tool's schema."
-        ),
-        KeyRule(check=rules.word),
-    ] = None
-    fields: Annotated[
-        dict[str, Source],
-        Meta(
-            description='Whose words single fields of a result are, by path: `{ "**.id" = "system", '
-            '"items[].body" = "untrustedPublic" }`.'
-        ),
-        KeyRule(name=field_path),
-    ] = field(default_factory=dict)
-    attribution: Annotated[
-        tuple[str, ...], Meta(description="Where the tool's data comes from, as URIs."), KeyRule(check=source_uri)
-    ] = ()
+    destination: Annotated[tuple[Destination, ...] | None, KeyRule(single=True)] = None
+    """Where input of the tool may end up: `ephemeral` (nowhere), `system`, `user`, `internal` or `public`. A list has
+    all that is possible."""
+    outcomes: Annotated[tuple[Outcome, ...] | None, KeyRule(single=True)] = None
+    """What a call may bring about: `benign`, `consequential` or `irreversible`."""
+    source: Annotated[tuple[Source, ...] | None, KeyRule(single=True)] = None
+    """Whose words results may hold: `system`, `user`, `internal`, `trustedPublic` or `untrustedPublic`, which is
+    anybody's."""
+    sensitivity: Annotated[tuple[str, ...] | None, KeyRule(check=data_class, single=True)] = None
+    """How sensitive results may be: `none`, `user`, `pii`, `financial`, `credentials`, `regulated:SCOPE`, or a label of
+    `trust.labels`."""
+    accepts: Annotated[tuple[str, ...] | None, KeyRule(check=data_class, single=True)] = None
+    """How sensitive the data may be that is sent to the tool; the same words."""
+    open_world: bool | None = None
+    """Whether the tool reaches systems of others. By default as destination and source say."""
+    read_only: bool | None = None
+    """Whether the tool only reads; its outcomes are then `benign`."""
+    destructive: bool | None = None
+    """Whether the tool may destroy something."""
+    critical: Annotated[tuple[str, ...] | None, KeyRule(check=rules.word)] = None
+    """Arguments that decide who or what a call affects, such as a recipient. By default those that look like it in the
+    tool's schema."""
+    fields: Annotated[dict[str, Source], KeyRule(name=field_path)] = field(default_factory=dict)
+    """Whose words single fields of a result are, by path: `{ "**.id" = "system", "items[].body" = "untrustedPublic"
+    }`."""
+    attribution: Annotated[tuple[str, ...], KeyRule(check=source_uri)] = ()
+    """Where the tool's data comes from, as URIs."""
 
     def clashes(self) -> Iterator[Clash]:
         for key in ("destination", "outcomes", "source", "sensitivity"):
@@ -144,14 +110,10 @@ class ToolLabels(Section, frozen=True):
 class ArgumentLabels(ToolLabels, frozen=True):
     """What a tool does with data if its arguments fulfil a condition; the first rule that fits decides each key."""
 
-    tool: Annotated[
-        str, Meta(description="Name of the tool; `*` stands for any letters."), KeyRule(check=rules.word)
-    ] = ""
-    when: Annotated[
-        str,
-        Meta(description='The condition, in CEL over `args`, such as `args.path.startsWith("/public/")`.'),
-        KeyRule(check=condition),
-    ] = ""
+    tool: Annotated[str, KeyRule(check=rules.word)] = ""
+    """Name of the tool; `*` stands for any letters."""
+    when: Annotated[str, KeyRule(check=condition)] = ""
+    """The condition, in CEL over `args`, such as `args.path.startsWith("/public/")`."""
 
     def clashes(self) -> Iterator[Clash]:
         yield from super().clashes()
@@ -170,29 +132,16 @@ _LABEL_KEYS: Final = ToolLabels.__struct_fields__
 class TrustDefaults(Section, frozen=True):
     """What holds for tools and data that nobody labelled. Left out, it is unknown and counts as the worst."""
 
-    destination: Annotated[
-        tuple[Destination, ...] | None,
-        Meta(description="Where input may end up. Unknown counts as `public`."),
-        KeyRule(single=True),
-    ] = None
-    outcomes: Annotated[
-        tuple[Outcome, ...] | None,
-        Meta(description="What calls bring about. Unknown counts as `consequential`, perhaps `irreversible`."),
-        KeyRule(single=True),
-    ] = None
-    source: Annotated[
-        tuple[Source, ...] | None,
-        Meta(description="Whose words results are. Unknown counts as `untrustedPublic`."),
-        KeyRule(single=True),
-    ] = None
-    sensitivity: Annotated[
-        tuple[str, ...] | None,
-        Meta(description="How sensitive results are. Unknown counts as `user`."),
-        KeyRule(check=data_class, single=True),
-    ] = None
-    open_world: Annotated[
-        bool | None, Meta(description="Whether tools reach systems of others. Unknown counts as yes.")
-    ] = None
+    destination: Annotated[tuple[Destination, ...] | None, KeyRule(single=True)] = None
+    """Where input may end up. Unknown counts as `public`."""
+    outcomes: Annotated[tuple[Outcome, ...] | None, KeyRule(single=True)] = None
+    """What calls bring about. Unknown counts as `consequential`, perhaps `irreversible`."""
+    source: Annotated[tuple[Source, ...] | None, KeyRule(single=True)] = None
+    """Whose words results are. Unknown counts as `untrustedPublic`."""
+    sensitivity: Annotated[tuple[str, ...] | None, KeyRule(check=data_class, single=True)] = None
+    """How sensitive results are. Unknown counts as `user`."""
+    open_world: bool | None = None
+    """Whether tools reach systems of others. Unknown counts as yes."""
 
     @property
     def own_labels(self) -> tuple[str, ...]:
@@ -207,139 +156,73 @@ class TrustDefaults(Section, frozen=True):
 class Trust(Section, frozen=True):
     """Trust: labels follow the data of an agent's session, and a policy decides about each call by them."""
 
-    mode: Annotated[
-        Literal["enforce", "observe", "off"],
-        Meta(
-            description="`enforce`: the policy lets calls pass, has a person approve them, or blocks them. `observe`: "
-            "what it would have done is recorded. `off`: nothing of it."
-        ),
-    ] = "enforce"
-    policy: Annotated[
-        Path | None,
-        Meta(
-            description="File with your rules, TOML or JSON. `~` and `${NAME}` are expanded; a relative one is taken "
-            "from the folder of this configuration. `callgate policy check` finds mistakes in it."
-        ),
-        KeyRule(check=rules.word, expand=True, place=rules.place_path),
-    ] = None
-    default_policy: Annotated[
-        bool, Meta(description="Use the rules that come with Callgate, beside your own; the strictest effect wins.")
-    ] = True
-    sessions: Annotated[
-        Literal["agent", "transport"],
-        Meta(
-            description="What one session is, where the client names none: all calls of one `agent` until it is idle, "
-            "or those of one connection (`transport`)."
-        ),
-    ] = "agent"
-    idle_seconds: Annotated[
-        float,
-        Meta(description="A session of an agent without calls for this long is over; 0 keeps it.", ge=0, le=2592000),
-    ] = 1800.0
-    remember_results: Annotated[
-        int, Meta(description="Of how many results of a session the values are remembered.", ge=1, le=10000)
-    ] = 200
-    remember_seconds: Annotated[
-        float, Meta(description="How long values of results are remembered, as hashes.", ge=60, le=2592000)
-    ] = 86400.0
-    keep_texts: Annotated[
-        bool,
-        Meta(
-            description="Keep the texts of untrusted results as long as their values, encrypted with a key that is not "
-            "in the store, so that a question can quote where a value was found."
-        ),
-    ] = True
-    max_sessions: Annotated[int, Meta(description="Most sessions remembered at once.", ge=1, le=1000000)] = 10000
-    scan: Annotated[
-        bool, Meta(description="Look through results for instructions and secrets, whatever the server says of them.")
-    ] = True
-    warn: Annotated[bool, Meta(description="Attach a warning to results that are suspicious.")] = True
-    elicit_malicious: Annotated[
-        bool, Meta(description="Ask the user, by elicitation, before a suspicious result is handed on.")
-    ] = False
-    consent: Annotated[
-        Literal["given", "required"],
-        Meta(
-            description="`required`: sources of data are remembered only if the client says in "
-            '`_meta["dev.callgate/consent"]` that the user agrees. Labels themselves are always tracked.'
-        ),
-    ] = "given"
-    share: Annotated[
-        Share,
-        Meta(
-            description="What servers are told of where data came from: `share` all, `minimise` it to server or host, "
-            "or `withhold` it."
-        ),
-    ] = "minimise"
-    prompt_hooks: Annotated[
-        bool,
-        Meta(
-            description="Take what `callgate prompt` tells a wrapped server for the user's words. `callgate install` "
-            "sets up the hooks that run it."
-        ),
-    ] = True
-    labels: Annotated[
-        tuple[str, ...],
-        Meta(description="Your own classes of data, in reverse-DNS form, such as `com.mycorp.project.classified`."),
-        KeyRule(check=organisation_label),
-    ] = ()
-    defaults: Annotated[
-        TrustDefaults, Meta(description="What holds for tools and data without labels, as `[trust.defaults]`.")
-    ] = TrustDefaults()
+    mode: Literal["enforce", "observe", "off"] = "enforce"
+    """`enforce`: the policy lets calls pass, has a person approve them, or blocks them. `observe`: what it would have
+    done is recorded. `off`: nothing of it."""
+    policy: Annotated[Path | None, KeyRule(check=rules.word, expand=True, place=rules.place_path)] = None
+    """File with your rules, TOML or JSON. `~` and `${NAME}` are expanded; a relative one is taken from the folder of
+    this configuration. `callgate policy check` finds mistakes in it."""
+    default_policy: bool = True
+    """Use the rules that come with Callgate, beside your own; the strictest effect wins."""
+    sessions: Literal["agent", "transport"] = "agent"
+    """What one session is, where the client names none: all calls of one `agent` until it is idle, or those of one
+    connection (`transport`)."""
+    idle_seconds: Annotated[float, Meta(ge=0, le=2592000)] = 1800.0
+    """A session of an agent without calls for this long is over; 0 keeps it."""
+    remember_results: Annotated[int, Meta(ge=1, le=10000)] = 200
+    """Of how many results of a session the values are remembered."""
+    remember_seconds: Annotated[float, Meta(ge=60, le=2592000)] = 86400.0
+    """How long values of results are remembered, as hashes."""
+    keep_texts: bool = True
+    """Keep the texts of untrusted results as long as their values, encrypted with a key that is not in the store, so
+    that a question can quote where a value was found."""
+    max_sessions: Annotated[int, Meta(ge=1, le=1000000)] = 10000
+    """Most sessions remembered at once."""
+    scan: bool = True
+    """Look through results for instructions and secrets, whatever the server says of them."""
+    warn: bool = True
+    """Attach a warning to results that are suspicious."""
+    elicit_malicious: bool = False
+    """Ask the user, by elicitation, before a suspicious result is handed on."""
+    consent: Literal["given", "required"] = "given"
+    """`required`: sources of data are remembered only if the client says in `_meta["dev.callgate/consent"]` that the
+    user agrees. Labels themselves are always tracked."""
+    share: Share = "minimise"
+    """What servers are told of where data came from: `share` all, `minimise` it to server or host, or `withhold` it."""
+    prompt_hooks: bool = True
+    """Take what `callgate prompt` tells a wrapped server for the user's words. `callgate install` sets up the hooks
+    that run it."""
+    labels: Annotated[tuple[str, ...], KeyRule(check=organisation_label)] = ()
+    """Your own classes of data, in reverse-DNS form, such as `com.mycorp.project.classified`."""
+    defaults: TrustDefaults = TrustDefaults()
+    """What holds for tools and data without labels, as `[trust.defaults]`."""
 
 
 class ServerTrust(Section, frozen=True):
     """What the operator says of a server's tools, and whether the server's own labels are believed."""
 
-    trusted: Annotated[
-        bool,
-        Meta(
-            description="Believe this server's labels. Otherwise they can only make things stricter than they are here."
-        ),
-    ] = False
-    hints: Annotated[
-        bool,
-        Meta(
-            description="Take `readOnlyHint`, `destructiveHint` and `openWorldHint` of this server's tools as their "
-            "labels, where nothing better is known."
-        ),
-    ] = False
-    share: Annotated[Share | None, Meta(description="Instead of `trust.share`, for this server.")] = None
-    propagate: Annotated[
-        bool, Meta(description="Send the session's labels along with calls, in `_meta.annotations`.")
-    ] = True
-    resolve: Annotated[
-        Literal["rules", "server", "off"],
-        Meta(
-            description="How `tools/resolve` is answered, and calls are judged: by the `rules` here, by asking the "
-            "`server` as well, or not at all."
-        ),
-    ] = "rules"
-    annotations: Annotated[
-        Path | None,
-        Meta(
-            description='JSON file with labels, as `{"TOOL": {"annotations": {...}}}`, that count as yours. `~` and '
-            "`${NAME}` are expanded; a relative one is taken from the folder of this configuration."
-        ),
-        KeyRule(check=rules.word, expand=True, place=rules.place_path),
-    ] = None
-    annotations_key: Annotated[
-        str | None,
-        Meta(description="Which part of that file is for this server, if it has several."),
-        KeyRule(check=rules.word),
-    ] = None
-    tools: Annotated[
-        dict[str, ToolLabels],
-        Meta(
-            description="Labels of tools, one table `[servers.NAME.trust.tools.TOOL]` each; in a name `*` stands for "
-            "any letters, and a tool's own table comes before those."
-        ),
-        KeyRule(name=rules.word),
-    ] = field(default_factory=dict)
-    rules: Annotated[
-        tuple[ArgumentLabels, ...],
-        Meta(description="Labels that depend on a call's arguments, each as `[[servers.NAME.trust.rules]]`."),
-    ] = ()
+    trusted: bool = False
+    """Believe this server's labels. Otherwise they can only make things stricter than they are here."""
+    hints: bool = False
+    """Take `readOnlyHint`, `destructiveHint` and `openWorldHint` of this server's tools as their labels, where nothing
+    better is known."""
+    share: Share | None = None
+    """Instead of `trust.share`, for this server."""
+    propagate: bool = True
+    """Send the session's labels along with calls, in `_meta.annotations`."""
+    resolve: Literal["rules", "server", "off"] = "rules"
+    """How `tools/resolve` is answered, and calls are judged: by the `rules` here, by asking the `server` as well, or
+    not at all."""
+    annotations: Annotated[Path | None, KeyRule(check=rules.word, expand=True, place=rules.place_path)] = None
+    """JSON file with labels, as `{"TOOL": {"annotations": {...}}}`, that count as yours. `~` and `${NAME}` are
+    expanded; a relative one is taken from the folder of this configuration."""
+    annotations_key: Annotated[str | None, KeyRule(check=rules.word)] = None
+    """Which part of that file is for this server, if it has several."""
+    tools: Annotated[dict[str, ToolLabels], KeyRule(name=rules.word)] = field(default_factory=dict)
+    """Labels of tools, one table `[servers.NAME.trust.tools.TOOL]` each; in a name `*` stands for any letters, and a
+    tool's own table comes before those."""
+    rules: tuple[ArgumentLabels, ...] = ()
+    """Labels that depend on a call's arguments, each as `[[servers.NAME.trust.rules]]`."""
 
     def clashes(self) -> Iterator[Clash]:
         if self.annotations_key is not None and self.annotations is None:
