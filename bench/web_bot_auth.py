@@ -20,12 +20,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from http_message_signatures import HTTPMessageVerifier, algorithms
 from http_message_signatures.resolvers import MappingKeyResolver
 
-from callgate.agents.components import SignedMessage, signature_base
-from callgate.agents.fields import inputs, signatures
 from callgate.agents.keys import PublicKey
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
-from callgate.agents.verifying import Verifier, VerifySettings
+from callgate.agents.verifying import SignedMessage, Verifier, VerifySettings, inputs, signature_base, signatures
 from callgate.store.memory import MemoryAgents
 
 # The other library looks at the clock itself.

@@ -31,9 +31,8 @@ from callgate.trust.proposing import propose
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.result_recorder import ResultRecorder, ResultSettings
-from callgate.trust.session_cache import TrustSessionCache
-from callgate.trust.session_keys import ClientOrigin, SessionNaming
-from callgate.trust.stripping import Expectations
+from callgate.trust.results import Expectations
+from callgate.trust.session_cache import ClientOrigin, SessionNaming, TrustSessionCache
 from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.vocabulary import Vocabulary
 

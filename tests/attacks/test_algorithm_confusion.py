@@ -8,9 +8,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding
 
-from callgate.agents.components import SignedMessage, signature_base
-from callgate.agents.fields import inputs
 from callgate.agents.keys import ALGORITHMS, PublicKey
+from callgate.agents.verifying import SignedMessage, inputs, signature_base
 from callgate.errors import Refused
 from support.registry import requirement
 from support.signed_requests import adding, private, public, refusal, request, sign, terms, verify

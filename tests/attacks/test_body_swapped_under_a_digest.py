@@ -2,9 +2,9 @@
 
 import pytest
 
-from callgate.agents.fields import content_digest
 from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
+from callgate.agents.verifying import content_digest
 from support.registry import requirement
 from support.signed_requests import AGENT, BODY, NOW, adding, change, private, refusal, replacing, request, sign, verify
 from support.table import rows

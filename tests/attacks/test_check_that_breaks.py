@@ -8,8 +8,7 @@ import pytest
 from callgate.errors import Reason, StoreUnavailable
 from callgate.gate import Ask, Context, Gate, Pass, Refuse
 from callgate.jsonrpc import Limits
-from callgate.pipeline.dispatcher import Dispatcher
-from callgate.pipeline.stage import Rejected
+from callgate.pipeline.dispatcher import Dispatcher, Rejected
 from support.hostile import call_message
 from support.table import rows
 

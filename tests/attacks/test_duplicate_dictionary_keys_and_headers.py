@@ -1,6 +1,6 @@
 """Say something twice, so that the reader who checks and the reader who acts take different ones; or fold and respell it."""
 
-from callgate.agents.fields import content_digest
+from callgate.agents.verifying import content_digest
 from support.registry import requirement
 from support.signed_requests import (
     AGENT,

@@ -7,8 +7,7 @@ import sqlite3
 import pytest
 
 from callgate.audit import note, verify
-from callgate.audit.seal import Sealer
-from callgate.audit.sequencer import Sequencer
+from callgate.audit.log import Sealer, Sequencer
 from callgate.errors import AuditError, KeyringError, Tampered
 from callgate.keyring import Keyring
 from support.auditing import decision, fill, open_log, outcome

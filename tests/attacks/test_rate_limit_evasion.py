@@ -4,8 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from callgate.agents.acl import ToolLimit
-from callgate.agents.limits import MemoryLimiter, StoreLimiter
+from callgate.agents.limits import MemoryLimiter, StoreLimiter, ToolLimit
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.store.memory import MemoryAgents
 from support.callers import Agent, Clock, Gate, call

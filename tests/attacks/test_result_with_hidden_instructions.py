@@ -5,7 +5,7 @@ from pathlib import Path
 
 from callgate.inspection.scanner import ResultScanner
 from callgate.trust.model import WARNING_META
-from callgate.trust.replies import read_result, with_warning
+from callgate.trust.results import read_result, with_warning
 from support.registry import requirement
 from support.table import rows
 

@@ -4,9 +4,9 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from callgate.agents.decision import is_identity
 from callgate.agents.directories import AgentIdentity
 from callgate.agents.model import IDENTITY_HEADERS
+from callgate.agents.stage import is_identity
 from support.callers import Gate, call
 from support.registry import requirement
 from support.table import rows

@@ -16,8 +16,7 @@ from callgate.store.trust.sessions import SessionWriter
 from callgate.trust.model import SessionLabel, Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
-from callgate.trust.session_cache import TrustSessionCache
-from callgate.trust.session_keys import SessionName
+from callgate.trust.session_cache import SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep
 from support.memory import MemoryTrust
 from support.remembering import label, reading

@@ -11,8 +11,7 @@ from callgate.store import SqlTrust, Store
 from callgate.store.schema import trust_endorsed, trust_session, trust_step
 from callgate.trust.model import DataLabel, SessionLabel, Step
 from callgate.trust.provenance import Fingerprints, Memory
-from callgate.trust.session_cache import TrustSessionCache
-from callgate.trust.session_keys import SessionName
+from callgate.trust.session_cache import SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep
 from support.gateway import Gateway
 from support.offices import FRIENDS, HANDSHAKE, Agent, fresh, said, trust_offices, trust_site

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 
-from callgate.agents.fields import content_digest
+from callgate.agents.verifying import content_digest
 from support.registry import requirement
 from support.signed_requests import BODY, adding, change, refusal, request, sign, verify
 from support.table import rows

@@ -15,10 +15,9 @@ import atheris
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 with atheris.instrument_imports(include=["callgate.agents", "http_sf"]):
-    from callgate.agents.fields import advertised, check_digest, inputs, line, signatures
     from callgate.agents.keys import PublicKey
     from callgate.agents.signing import Signer
-    from callgate.agents.verifying import coverage
+    from callgate.agents.verifying import advertised, check_digest, coverage, inputs, line, signatures
     from callgate.errors import Refused
     from support.signed_requests import AGENT, NOW, adding, change, private, request, verify
 

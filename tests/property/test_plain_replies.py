@@ -6,8 +6,8 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from callgate.trust import replies as reading
-from callgate.trust.replies import plain_texts
+from callgate.trust import results as reading
+from callgate.trust.results import plain_texts
 
 KEYS = ("jsonrpc", "id", "result", "content", "type", "text", "isError", "resultType", "_meta", "method", "x")
 PIECES = (

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from callgate.agents.fields import advertised, check_digest, inputs, line, signatures
 from callgate.agents.keys import PublicKey
 from callgate.agents.signing import Signer
+from callgate.agents.verifying import advertised, check_digest, inputs, line, signatures
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import AGENT, NOW, adding, change, private, request, verify

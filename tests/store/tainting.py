@@ -17,8 +17,7 @@ from callgate.store import SqlTrust, Store
 from callgate.trust.model import Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
-from callgate.trust.session_cache import LiveSession, TrustSessionCache
-from callgate.trust.session_keys import SessionName
+from callgate.trust.session_cache import LiveSession, SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep
 from support.nursery import Forked
 from support.remembering import label, reading

@@ -6,7 +6,7 @@ from sqlalchemy import func, select
 
 from callgate.audit import Arguments, note, proofs, reading, receipt, verify
 from callgate.audit import log as retention
-from callgate.audit.sequencer import Sequencer, SequencerStep
+from callgate.audit.log import Sequencer, SequencerStep
 from callgate.audit.storage import Filter
 from callgate.errors import AuditError, Reason, Refused, Tampered
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record
@@ -86,7 +86,7 @@ def test_any_number_of_records_integrates_and_verifies(log):
 
 
 def test_the_tree_grows_the_same_in_small_steps_and_at_once(log, monkeypatch):
-    monkeypatch.setattr("callgate.audit.sequencer.BATCH", 7)
+    monkeypatch.setattr("callgate.audit.log.BATCH", 7)
     fill(log, 100)
     log.catch_up()
     assert check(log).records == 200

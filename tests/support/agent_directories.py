@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.x509.oid import NameOID
 
-from callgate.agents.components import SignedResponse
 from callgate.agents.directories import AgentDirectory, Directories, Sources
 from callgate.agents.fetching import Caps, Fetcher, Reach
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
 from callgate.agents.signing import Signer
 from callgate.agents.storage import AgentRepository
+from callgate.agents.verifying import SignedResponse
 
 LOOPBACK: Final = Reach(networks=("127.0.0.0/8",))
 HOSTS: Final = ("a.example", "b.example", "c.example", "eve.example", "agents.example", "*.bots.example", "localhost")

@@ -16,10 +16,10 @@ from joserfc import jws
 from joserfc.jwk import ECKey
 
 from callgate.agents.authenticator import Authenticator, VerifyOptions
-from callgate.agents.decision import AgentDecision
 from callgate.agents.directories import Directories, Sources
 from callgate.agents.model import Signed
 from callgate.agents.signing import Signer
+from callgate.agents.stage import AgentDecision
 from callgate.agents.storage import Listed
 from callgate.store.memory import MemoryAgents
 

@@ -10,13 +10,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from callgate.agents.components import SignedMessage, signature_base
-from callgate.agents.fields import inputs
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_512, PublicKey, public_jwk
 from callgate.agents.model import Signed, Verified
 from callgate.agents.signing import _SIGNERS
 from callgate.agents.storage import NonceStore
-from callgate.agents.verifying import Verifier, VerifySettings
+from callgate.agents.verifying import SignedMessage, Verifier, VerifySettings, inputs, signature_base
 from callgate.errors import Refused
 from callgate.store.memory import MemoryAgents
 

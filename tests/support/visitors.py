@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from callgate.pinning.model import PENDING_TOOL
-from callgate.transport.http.headers import encode_value
+from callgate.transport.http.exchange import encode_value
 from support.nursery import Forked
 from support.raw import SECONDS, ask, streaming
 from support.sessions import META, VERSION, Guest, message

@@ -155,7 +155,7 @@ def planted(folder, place, text):
         ("gate.py", "from callgate.inspection import inspect", "inspection"),
         ("gate.py", "from callgate.store import Store", "store"),
         ("gate.py", "from callgate.agents import Caller", "agents"),
-        ("pipeline/stage.py", "from callgate.trust.stage import TrustStage", "trust"),
+        ("pipeline/dispatcher.py", "from callgate.trust.stage import TrustStage", "trust"),
         ("transport/http/app.py", "from callgate.pinning.stage import PinningStage", "pinning"),
         ("errors.py", "from callgate.jsonrpc import parse", "jsonrpc"),
         ("store/sqlite.py", "from callgate.config import Config", "config"),

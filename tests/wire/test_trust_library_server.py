@@ -10,7 +10,7 @@ from mcp_types import CallToolResult, TextContent
 
 from callgate.errors import ConfigError
 from callgate.sdk import TrustLabels
-from callgate.trust.attribution import FORMS
+from callgate.trust.propagation import FORMS
 from support.approval_peer import HttpPeer, refusal
 from support.approval_server import listening
 from support.labelled import INJECTED, PAGE, Places, every_road, low_level

@@ -11,15 +11,14 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from callgate.agents.acl import Acl, ToolLimit
 from callgate.agents.apikeys import PREFIX, ApiKeys
-from callgate.agents.decision import AgentDecision, Headers, refusal
 from callgate.agents.directories import AgentDirectory, Directories, Sources
 from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
-from callgate.agents.limits import Limiter
+from callgate.agents.limits import Acl, Limiter, ToolLimit
 from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
 from callgate.agents.proofs import attributed
+from callgate.agents.stage import AgentDecision, Headers, refusal
 from callgate.agents.storage import NonceStore
 from callgate.agents.tokens import Bearer
 from callgate.agents.verifying import Attribution, Lookup, Verifier, VerifySettings

@@ -1,4 +1,4 @@
-"""What is taken as proof of who sends a request: a signature, a token or a key; and on whose behalf."""
+"""Ways that a configuration takes as proof of who calls; loaded only where one is asked for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Final
 import msgspec
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.directories.listing import BY_KEY, NAMELESS, AgentIdentity
-from callgate.agents.directories.lookup import Directories
+from callgate.agents.directories.lookup import BY_KEY, NAMELESS, AgentIdentity, Directories
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.model import Signed, Verified
 from callgate.agents.stage import Headers

@@ -13,10 +13,20 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 
-from callgate.agents.components import SignedMessage, SignedResponse, signature_base
-from callgate.agents.fields import Input, components, content_digest, dictionary, inputs, member, signatures
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, public_jwk, thumbprint
 from callgate.agents.model import DIRECTORY_TAG, TAG, Signed
+from callgate.agents.verifying import (
+    Input,
+    SignedMessage,
+    SignedResponse,
+    components,
+    content_digest,
+    dictionary,
+    inputs,
+    member,
+    signature_base,
+    signatures,
+)
 from callgate.errors import Reason, Refused
 
 PrivateKey: TypeAlias = ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey

@@ -1,37 +1,497 @@
-"""Verify the signatures of a request, and say whose they are before any nonce is used up."""
+"""Verify the signatures of a request (RFC 9421): read the fields, rebuild what was signed, say whose they are."""
 
 from __future__ import annotations
 
+import binascii
+import hashlib
+import hmac
 import logging
+import re
 import time
-from collections.abc import Awaitable, Callable
+from base64 import b64encode
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, TypeAlias
-from urllib.parse import urlsplit
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
+from urllib.parse import quote, unquote_to_bytes, urlsplit
 
+import http_sf
 import msgspec
+from http_sf.retrofit import retrofit
 
-from callgate.agents.components import SignedMessage, signature_base
-from callgate.agents.fields import (
-    MAX_TEXT,
-    Advertised,
-    Input,
-    Params,
-    advertised,
-    check_digest,
-    components,
-    covers_digest,
-    inputs,
-    signatures,
-)
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, PublicKey
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
 from callgate.agents.nonces import StrangersShare
 from callgate.agents.storage import NonceStore
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
+
+# More than any honest request has; a header is refused whole before anything of it is read.
+MAX_FIELD: Final = 8_192
+MAX_LABELS: Final = 8
+MAX_COMPONENTS: Final = 48
+MAX_TEXT: Final = 512
+
+Bare: TypeAlias = Any
+Params: TypeAlias = Mapping[str, Bare]
+
+_KEY = r"[a-z*][a-z0-9_.*-]*"
+_STRING = r'"[ !#-\[\]-~]*"'
+_INTEGER = r"(?:0|-?[1-9][0-9]{0,14})"
+_PARAM = rf";{_KEY}(?:=(?:{_STRING}|{_INTEGER}))?"
+_ITEM = rf"{_STRING}(?:{_PARAM})*"
+_HEAD = re.compile(rf"({_KEY})=(\((?:{_ITEM}(?: {_ITEM})*)?\))")
+_PAIR = re.compile(rf";({_KEY})(?:=({_STRING}|{_INTEGER}))?")
+_SIGNATURE = re.compile(rf"({_KEY})=:([A-Za-z0-9+/]+={{0,2}}):")
+_FIELD_NAME = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
+
+
+class Component(msgspec.Struct, frozen=True, gc=False):
+    """One covered component: its name, its parameters, and both as they stand in the signature base."""
+
+    name: str
+    params: Params
+    text: str
+
+
+class Input(msgspec.Struct, frozen=True, gc=False):
+    """One member of Signature-Input; `text` is the value of @signature-params."""
+
+    components: tuple[Component, ...]
+    params: Params
+    # The inner list without its parameters, and with them.
+    listed: str
+    text: str
+
+
+class Advertised(msgspec.Struct, frozen=True, gc=False):
+    """One member of Signature-Agent; the label is empty for the older form, a string alone."""
+
+    label: str
+    uri: str
+    type: str = "directory"
+
+
+def index(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes | list[bytes]]:
+    """Every header by its name in lower case: its line, or its lines where there are several."""
+    found: dict[bytes, bytes | list[bytes]] = dict(headers)
+    names = b"".join(found)
+    if len(found) == len(headers) and names == names.lower():
+        return found
+    found = {}
+    for name, value in headers:
+        before = found.get(name := name.lower())
+        if before is None:
+            found[name] = value
+        elif isinstance(before, list):
+            before.append(value)
+        else:
+            found[name] = [before, value]
+    return found
+
+
+def line(value: bytes) -> bytes:
+    """A line without the whitespace around it and with obsolete folding undone, RFC 9421 §2.1."""
+    if b"\r\n" in value:
+        first, *rest = value.split(b"\r\n")
+        if all(part[:1] in {b" ", b"\t"} for part in rest):
+            value = b" ".join(part.strip(b" \t") for part in (first, *rest))
+    return value.strip(b" \t")
+
+
+def joined(lines: Iterable[bytes]) -> bytes:
+    """Several lines of one header as one, RFC 9421 §2.1."""
+    return b", ".join([line(one) for one in lines])
+
+
+@lru_cache(maxsize=256)
+def member_of(raw: bytes, key: str) -> str | None:
+    """One member of a dictionary as it is signed. Nearly always it is of Signature-Agent, and the same as last time."""
+    held = dictionary(raw, Reason.UNSUPPORTED_COVERED_FIELD).get(key)
+    return None if held is None else member(held)
+
+
+def inputs(raw: bytes) -> dict[str, Input | None]:
+    """Signature-Input by label; None for a member that is no list of component names."""
+    text = _text(raw, Reason.SIGNATURE_INPUT_MALFORMED, "Signature-Input")
+    end = text.find(")") + 1
+    head = _head(text[:end])
+    # Every third part is what stands between two parameters, and nothing may.
+    parts = _PAIR.split(text[end:])
+    if head is None or any(parts[::3]):
+        return _inputs_otherwise(raw)
+    label, listed = head
+    params = {
+        name: True if value is None else value[1:-1] if value[0] == '"' else int(value)
+        for name, value in zip(parts[1::3], parts[2::3], strict=True)
+    }
+    if len(params) < len(parts) // 3:
+        raise _twice(Reason.SIGNATURE_INPUT_MALFORMED, "of a parameter")
+    return {label: Input(components(listed), params, listed, text[len(label) + 1 :])}
+
+
+@lru_cache(maxsize=256)
+def _head(text: str) -> tuple[str, str] | None:
+    """Label and inner list where they are spelt as a serialiser spells them."""
+    match = _HEAD.fullmatch(text)
+    return None if match is None else (match[1], match[2])
+
+
+def signatures(raw: bytes) -> dict[str, bytes | None]:
+    """Signature by label; None for a member that is no byte sequence."""
+    text = _text(raw, Reason.SIGNATURE_MALFORMED, "Signature")
+    match = _SIGNATURE.fullmatch(text)
+    if match is None or len(match[2]) % 4:
+        return _signatures_otherwise(raw)
+    return {match[1]: binascii.a2b_base64(match[2])}
+
+
+@lru_cache(maxsize=256)
+def advertised(raw: bytes) -> tuple[Advertised, ...]:
+    """Signature-Agent: a dictionary of strings, or the older form, one string."""
+    reason = Reason.SIGNATURE_INPUT_MALFORMED
+    _text(raw, reason, "Signature-Agent")
+    if raw[:1] == b'"':
+        value, params = _parsed(raw, "item", reason)
+        return (_advertised("", value, params),)
+    members = _few(dictionary(raw, reason), reason)
+    return tuple(_advertised(label, *member) for label, member in members.items())
+
+
+def dictionary(raw: bytes, reason: Reason) -> dict[str, tuple[Any, Params]]:
+    """Any dictionary of items and inner lists; no key may come twice, where RFC 9651 lets the last one win."""
+    return cast("dict[str, tuple[Any, Params]]", _parsed(raw, "dictionary", reason))
+
+
+def structured(raw: bytes, kind: str, reason: Reason) -> str:
+    """A structured field as a serialiser writes it, RFC 9421 §2.1.1."""
+    try:
+        return http_sf.ser(_parsed(raw, kind, reason))
+    except (ValueError, TypeError, ArithmeticError) as error:
+        raise Refused(reason, "A structured field has nothing in it that could be covered.") from error
+
+
+def member(value: tuple[Any, Params]) -> str:
+    """A member of a dictionary without its key, RFC 9421 §2.1.2; the value of @signature-params is such a one, §2.3."""
+    return http_sf.ser(cast("Any", [value] if isinstance(value[0], list) else value))
+
+
+@lru_cache(maxsize=256)
+def components(text: str) -> tuple[Component, ...]:
+    """The covered components from the text of their inner list. Agents cover the same ones each time."""
+    reason = Reason.SIGNATURE_INPUT_MALFORMED
+    ((items, _),) = _parsed(text.encode(), "list", reason)
+    if len(items) > MAX_COMPONENTS:
+        raise Refused(reason, f"A signature may cover {MAX_COMPONENTS} components, this one names {len(items)}.")
+    found = []
+    for name, params in items:
+        if type(name) is not str or not _named(name):
+            raise Refused(reason, "A covered component is no string that names a header or derived component.")
+        found.append(Component(name, params, http_sf.ser((name, params))))
+    # The order of parameters makes no other component, RFC 9421 §2.
+    if len({(one.name, frozenset((key, repr(value)) for key, value in one.params.items())) for one in found}) < len(
+        found
+    ):
+        raise Refused(reason, "A component is covered twice.")
+    return tuple(found)
+
+
+def _named(name: str) -> bool:
+    return _FIELD_NAME.fullmatch(name.removeprefix("@")) is not None
+
+
+def _inputs_otherwise(raw: bytes) -> dict[str, Input | None]:
+    found: dict[str, Input | None] = {}
+    for label, (items, params) in dictionary(raw, Reason.SIGNATURE_INPUT_MALFORMED).items():
+        if not isinstance(items, list):
+            found[label] = None
+            continue
+        try:
+            listed = member((items, {}))
+            found[label] = Input(components(listed), params, listed, member((items, params)))
+        except (Refused, ValueError, TypeError, ArithmeticError):
+            found[label] = None
+    return _few(found, Reason.SIGNATURE_INPUT_MALFORMED)
+
+
+def _signatures_otherwise(raw: bytes) -> dict[str, bytes | None]:
+    members = dictionary(raw, Reason.SIGNATURE_MALFORMED)
+    found = {label: value if isinstance(value, bytes) else None for label, (value, _) in members.items()}
+    return _few(found, Reason.SIGNATURE_MALFORMED)
+
+
+def _advertised(label: str, value: object, params: Params) -> Advertised:
+    kind = params.get("type", "directory")
+    if type(value) is not str or not isinstance(kind, str | http_sf.Token):
+        raise Refused(Reason.SIGNATURE_INPUT_MALFORMED, "Signature-Agent holds something else than strings.")
+    return Advertised(label, value, str(kind))
+
+
+def _text(raw: bytes, reason: Reason, name: str) -> str:
+    if len(raw) > MAX_FIELD:
+        raise Refused(reason, f"{name} is longer than {MAX_FIELD} bytes.")
+    if not raw.isascii() or not raw:
+        raise Refused(reason, f"{name} is empty or not ASCII.")
+    return raw.decode("ascii")
+
+
+def _parsed(raw: bytes, kind: str, reason: Reason) -> Any:
+    def refuse(key: str, _where: str) -> None:
+        raise _twice(reason, key)
+
+    if len(raw) > MAX_FIELD:
+        raise Refused(reason, f"A structured field is longer than {MAX_FIELD} bytes.")
+    try:
+        return http_sf.parse(raw, tltype=kind, on_duplicate_key=refuse)
+    except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+        raise Refused(reason, f"A header is no structured field of its kind ({kind}), RFC 9651.") from error
+
+
+def _few(found: dict[str, Any], reason: Reason) -> dict[str, Any]:
+    if not 0 < len(found) <= MAX_LABELS:
+        raise Refused(reason, f"Between one and {MAX_LABELS} labels are read, here are {len(found)}.")
+    return found
+
+
+def _twice(reason: Reason, key: str) -> Refused:
+    return Refused(reason, f"The key {key[:64]} comes twice; readers would not agree which one counts.")
+
+
+_HASHES: Final[Mapping[str, Callable[[bytes], Any]]] = {"sha-256": hashlib.sha256, "sha-512": hashlib.sha512}
+
+# How nearly everybody writes it; everything else is parsed.
+_ALONE: Final = re.compile(rb"sha-256=:([A-Za-z0-9+/]{43}=):")
+
+
+def content_digest(body: bytes, algorithm: str = "sha-256") -> str:
+    """The value of Content-Digest for a body."""
+    return f"{algorithm}=:{b64encode(_HASHES[algorithm](body).digest()).decode()}:"
+
+
+def check_digest(raw: bytes, body: bytes) -> None:
+    """Every digest that can be computed has to be right: a second, weaker or easier one is no way around the first."""
+    if (alone := _ALONE.fullmatch(raw)) is not None:
+        if not hmac.compare_digest(b64encode(hashlib.sha256(body).digest()), alone[1]):
+            raise Refused(Reason.CONTENT_DIGEST_MISMATCH)
+        return
+    members = dictionary(raw, Reason.CONTENT_DIGEST_INVALID)
+    known = [(_HASHES[name], value) for name, (value, _) in members.items() if name in _HASHES]
+    if not known:
+        raise Refused(Reason.CONTENT_DIGEST_INVALID, "Content-Digest has neither sha-256 nor sha-512.")
+    for made, value in known:
+        if not isinstance(value, bytes):
+            raise Refused(Reason.CONTENT_DIGEST_INVALID, "A digest in Content-Digest is no byte sequence.")
+        if not hmac.compare_digest(made(body).digest(), value):
+            raise Refused(Reason.CONTENT_DIGEST_MISMATCH)
+
+
+def covers_digest(components: tuple[Component, ...]) -> bool:
+    """Whether a signature binds the body: the header whole, or a member of it that can be computed here."""
+    return any(
+        one.name == "content-digest" and one.params.get("key", "sha-256") in _HASHES and "req" not in one.params
+        for one in components
+    )
+
+
+_UNSUPPORTED: Final = Reason.UNSUPPORTED_COVERED_FIELD
+_PORTS: Final = {"http": ":80", "https": ":443"}
+_SHAPES: Final[Mapping[str, str]] = {
+    **{name: kind for name, kind in retrofit.items() if kind in {"dictionary", "list", "item"}},
+    "content-digest": "dictionary",
+    "repr-digest": "dictionary",
+    "want-content-digest": "dictionary",
+    "signature": "dictionary",
+    "signature-input": "dictionary",
+    "accept-signature": "dictionary",
+    "priority": "dictionary",
+    "cache-status": "list",
+    "proxy-status": "list",
+    "client-cert": "item",
+    "client-cert-chain": "list",
+}
+
+
+class SignedResponse(msgspec.Struct, frozen=True):
+    """A response, for signatures over one (of a key directory); `request` is what it answers."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    request: Signed
+    body: bytes = b""
+
+
+class SignedMessage:
+    """A request or response with its headers sorted, for one signature after the other."""
+
+    __slots__ = ("_asked", "_dictionaries", "_query", "answer", "fields", "request")
+
+    def __init__(self, of: Signed | SignedResponse) -> None:
+        self.answer = of if isinstance(of, SignedResponse) else None
+        self.request = of.request if isinstance(of, SignedResponse) else of
+        self.fields = index(of.headers)
+        self._asked: SignedMessage | None = None
+        self._query: dict[str, list[str | None]] | None = None
+        self._dictionaries: dict[str, dict[str, tuple[Any, Params]]] = {}
+
+    @property
+    def body(self) -> bytes:
+        return self.request.body if self.answer is None else self.answer.body
+
+    @property
+    def asked(self) -> SignedMessage:
+        """The request that a response answers."""
+        if self._asked is None:
+            self._asked = SignedMessage(self.request)
+        return self._asked
+
+    def header(self, name: bytes) -> bytes | None:
+        """The value of a header with all its lines; None where there is no such header."""
+        held = self.fields.get(name)
+        return held if held is None else line(held) if isinstance(held, bytes) else joined(held)
+
+    @property
+    def query(self) -> dict[str, list[str | None]]:
+        """The query as a form, encoded anew (RFC 9421 §2.2.8); read once, however many of its names are covered."""
+        if self._query is None:
+            self._query = {}
+            for pair in filter(None, (self.request.query or "").split("&")):
+                name, _, text = pair.partition("=")
+                if (key := _encoded(name)) is not None:
+                    self._query.setdefault(key, []).append(_encoded(text))
+        return self._query
+
+    def member(self, name: str, raw: bytes, key: str) -> str | None:
+        """A member of a header that is a dictionary; a long one is read once, however many members are covered."""
+        if len(raw) <= 256:
+            return member_of(raw, key)
+        held = self._dictionaries.get(name)
+        if held is None:
+            self._dictionaries[name] = held = dictionary(raw, _UNSUPPORTED)
+        return member(held[key]) if key in held else None
+
+
+def value(component: Component, message: SignedMessage) -> str:
+    """The value of a component, or `unsupported_covered_field` where there is none."""
+    params = component.params
+    if params:
+        if "req" in params:
+            return _of_the_request(component, message)
+        if "tr" in params:
+            raise Refused(_UNSUPPORTED, f"{component.text}: trailers are not kept, so nothing of them can be covered.")
+    if component.name[0] == "@":
+        return _derived(component, message)
+    return _field(component, message)
+
+
+def authority(request: Signed) -> str:
+    """In lower case, without the scheme's own port, RFC 9421 §2.2.3."""
+    return request.authority.lower().removesuffix(_PORTS.get(request.scheme.lower(), "\n"))
+
+
+def _of_the_request(component: Component, message: SignedMessage) -> str:
+    if message.answer is None or component.params["req"] is not True:
+        raise Refused(_UNSUPPORTED, f"{component.text}: req belongs to the signature of a response, RFC 9421 §2.4.")
+    params = {key: one for key, one in component.params.items() if key != "req"}
+    return value(Component(component.name, params, component.text), message.asked)
+
+
+def _derived(component: Component, message: SignedMessage) -> str:
+    if message.answer is not None:
+        if component.name == "@status" and not component.params:
+            return str(message.answer.status)
+        raise Refused(_UNSUPPORTED, f"{component.text}: a response has it only with req, RFC 9421 §2.4.")
+    if component.name == "@query-param":
+        return _query_param(component, message)
+    made = _DERIVED.get(component.name)
+    if made is None or component.params:
+        raise Refused(_UNSUPPORTED, f"{component.text} is no component of a request, RFC 9421 §2.2.")
+    text = made(message.request)
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise Refused(_UNSUPPORTED, f"{component.text} holds what no request line can hold.")
+    return text
+
+
+def _path(request: Signed) -> str:
+    return request.path or "/"
+
+
+def _target(request: Signed) -> str:
+    return _path(request) if request.query is None else f"{_path(request)}?{request.query}"
+
+
+_DERIVED: Final[Mapping[str, Callable[[Signed], str]]] = {
+    "@method": lambda request: request.method,
+    "@target-uri": lambda request: f"{request.scheme.lower()}://{authority(request)}{_target(request)}",
+    "@authority": authority,
+    "@scheme": lambda request: request.scheme.lower(),
+    "@request-target": _target,
+    "@path": _path,
+    "@query": lambda request: f"?{request.query or ''}",
+}
+
+
+def _query_param(component: Component, message: SignedMessage) -> str:
+    """RFC 9421 §2.2.8. A name that comes twice cannot be covered, nor can what is not UTF-8: both have two readings."""
+    name = component.params.get("name")
+    if type(name) is not str or len(component.params) > 1:
+        raise Refused(_UNSUPPORTED, "@query-param is covered by its name and nothing else, RFC 9421 §2.2.8.")
+    found = message.query.get(name, [])
+    if len(found) != 1 or found[0] is None:
+        raise Refused(_UNSUPPORTED, f"{component.text} is not in the query exactly once, in UTF-8.")
+    return found[0]
+
+
+def _encoded(text: str) -> str | None:
+    """Decoded as a form and percent-encoded again; None where that is not UTF-8."""
+    try:
+        decoded = unquote_to_bytes(text.replace("+", " ")).decode()
+    except UnicodeDecodeError:
+        return None
+    return quote(decoded, safe="*").replace("~", "%7E")
+
+
+def _field(component: Component, message: SignedMessage) -> str:
+    held = message.fields.get(component.name.encode())
+    if held is None:
+        raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the message has no such header.")
+    params = component.params
+    if "bs" in params:
+        if len(params) > 1 or params["bs"] is not True:
+            raise Refused(_UNSUPPORTED, f"{component.text}: bs stands alone, RFC 9421 §2.1.3.")
+        return http_sf.ser([(line(one), {}) for one in ([held] if isinstance(held, bytes) else held)])
+    raw = line(held) if isinstance(held, bytes) else joined(held)
+    if not params:
+        return _plain(raw, component)
+    if params.keys() - {"key", "sf"} or params.get("sf", True) is not True:
+        raise Refused(_UNSUPPORTED, f"{component.text} has a parameter that is not known here.")
+    if "key" in params:
+        one = message.member(component.name, raw, params["key"]) if type(params["key"]) is str else None
+        if one is None:
+            raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the header has no such member.")
+        return one
+    shape = _SHAPES.get(component.name)
+    if component.name == "signature-agent":
+        shape = "item" if raw[:1] == b'"' else "dictionary"
+    if shape is None:
+        raise Refused(_UNSUPPORTED, f"{component.text}: what kind of structured field that is, is not known here.")
+    return structured(raw, shape, _UNSUPPORTED)
+
+
+def _plain(raw: bytes, component: Component) -> str:
+    text = raw.decode("latin-1")
+    if text.isascii() and (text.isprintable() or text.replace("\t", "").isprintable()):
+        return text
+    # A tab may stand inside a value; no other control character may, nor anything beyond ASCII.
+    raise Refused(_UNSUPPORTED, f"{component.text} holds characters that cannot be signed, RFC 9421 §2.5.")
+
+
+def signature_base(given: Input, message: SignedMessage) -> bytes:
+    """§2.5: a line for each component, then the parameters. No value holds a line end: no line passes for another."""
+    lines = [f"{component.text}: {value(component, message)}" for component in given.components]
+    lines.append(f'"@signature-params": {given.text}')
+    return "\n".join(lines).encode("ascii")
+
 
 # Thumbprints (RFC 7638) of keys whose private half is printed in a specification: whoever can read may sign with them.
 # They are those of RFC 9421 appendix B.1 and of two RFCs about JWK.
@@ -60,8 +520,8 @@ class Terms(NamedTuple):
 def read_terms(given: Input, *, nonce: bool) -> Terms:
     """The parameters that are needed, and a nonce where that is needed too."""
     params = given.params
-    keyid, created, expires = _text(params, "keyid"), params.get("created"), params.get("expires")
-    once = _text(params, "nonce")
+    keyid, created, expires = _text_param(params, "keyid"), params.get("created"), params.get("expires")
+    once = _text_param(params, "nonce")
     if keyid is None or created is None or expires is None or (nonce and once is None):
         needed = ("keyid", "created", "expires", "nonce") if nonce else ("keyid", "created", "expires")
         missing = ", ".join(name for name in needed if name not in params)
@@ -69,7 +529,7 @@ def read_terms(given: Input, *, nonce: bool) -> Terms:
     # Not isinstance: true is an int as well.
     if type(created) is not int or type(expires) is not int:
         raise Refused(Reason.TIMESTAMP_NOT_INTEGER)
-    return Terms(keyid, created, expires, once, _text(params, "alg"))
+    return Terms(keyid, created, expires, once, _text_param(params, "alg"))
 
 
 def check_window(terms: Terms, now: float, longest: int, skew: int) -> None:
@@ -87,7 +547,7 @@ def check_window(terms: Terms, now: float, longest: int, skew: int) -> None:
         raise Refused(Reason.SIGNATURE_EXPIRED)
 
 
-def _text(params: Params, name: str) -> str | None:
+def _text_param(params: Params, name: str) -> str | None:
     value = params.get(name)
     if value is None:
         return None

@@ -245,7 +245,7 @@ def _recognised(answer: CallForecast, config: Config, rows: Sequence[RecognisedA
 
 
 def _judge(answer: CallForecast, agents: AgentsSection) -> None:
-    from callgate.agents.acl import permits
+    from callgate.agents.limits import permits
     from callgate.app.agents import make_acl
 
     policy = make_acl(agents).policy(answer.agent, answer.server)
@@ -278,7 +278,7 @@ def _tables(agents: AgentsSection, answer: CallForecast) -> Iterator[str]:
 
 
 def _said(place: str, rules: Any, tool: str, *, allows: bool) -> Iterator[str]:
-    from callgate.agents.acl import permits
+    from callgate.agents.limits import permits
     from callgate.agents.model import ToolPolicy
 
     said = False

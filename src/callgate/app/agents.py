@@ -13,8 +13,17 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from callgate.agents.acl import MAX_NAME, Acl, folded, restricts
-from callgate.agents.limits import Allowance, Limit, Limiter, MemoryLimiter, StoreLimiter
+from callgate.agents.limits import (
+    MAX_NAME,
+    Acl,
+    Allowance,
+    Limit,
+    Limiter,
+    MemoryLimiter,
+    StoreLimiter,
+    folded,
+    restricts,
+)
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.agents.stage import AcceptedProofs, AgentCheck, ReportProof, RequestAuthenticator
 from callgate.agents.storage import Take

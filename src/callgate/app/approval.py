@@ -12,15 +12,21 @@ from callgate.approval import ApprovalBounds, Approvals, ApprovalSettings, Attes
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.reach import TAKES_ANY, Demand
 from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, RequestStateSigner
-from callgate.approval.requirements import Deployment, ServerApprovalPolicy
+from callgate.approval.requirements import (
+    FRESH_SECONDS,
+    FRESH_SECONDS_HTTP,
+    Deployment,
+    ServerApprovalPolicy,
+    ToolCatalogue,
+    read_tools,
+)
 from callgate.approval.stage import ApprovalStage, ApprovalTimes, CommandOptions
-from callgate.approval.tool_catalogue import FRESH_SECONDS, FRESH_SECONDS_HTTP, ToolCatalogue, read_tools
 from callgate.config import ApprovalSection, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.jsonrpc.peeking import decode_leniently
 from callgate.keyring import Keyring
 from callgate.store import SqlApprovals, Store
-from callgate.transport.http.guard import origin_of
+from callgate.transport.http.exchange import origin_of
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog

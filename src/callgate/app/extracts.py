@@ -10,7 +10,7 @@ import msgspec
 from callgate.audit import ArgumentsPolicy
 from callgate.config import Config, ServerApproval, ServerPinning, ServerTrust
 from callgate.jsonrpc import Limits
-from callgate.transport.http.guard import Guard, host_of, origin_of
+from callgate.transport.http.exchange import Guard, host_of, origin_of
 
 
 def review_command(path: Path | None) -> str:

@@ -38,7 +38,7 @@ from callgate.transport.stdio.pipes import StdioFront
 from callgate.transport.stdio.session import StdioSession, WrappedServer
 from callgate.transport.upstream.wrapped_command import WrappedCommand
 from callgate.transport.upstream.wrapped_url import WrappedUrl
-from callgate.trust.session_keys import started_by
+from callgate.trust.session_cache import started_by
 
 log = logging.getLogger("callgate.local")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from callgate.approval.tool_catalogue import ToolCatalogue
+from callgate.approval.requirements import ToolCatalogue
 from callgate.pinning.identity import ServerRef
-from callgate.trust.session_keys import ClientOrigin
+from callgate.trust.session_cache import ClientOrigin
 
 if TYPE_CHECKING:
     from callgate.app.approval import ApprovalPolicies

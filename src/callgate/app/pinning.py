@@ -21,7 +21,6 @@ from callgate.config import Pinning as Section
 from callgate.errors import CallgateError, StoreUnavailable, place
 from callgate.gate import Call, nothing_overdue
 from callgate.keyring import Keyring
-from callgate.pinning.decision_watch import DecisionWatch
 from callgate.pinning.identity import ServerRef
 from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import observed
@@ -31,7 +30,7 @@ from callgate.pinning.server_sets import ServerSets, SetFindings, decided, same
 from callgate.pinning.service import Pins
 from callgate.pinning.stage import PinningStage
 from callgate.pinning.storage import PinRepository
-from callgate.pinning.toolsets import ListReading, Toolsets
+from callgate.pinning.toolsets import DecisionWatch, ListReading, Toolsets
 from callgate.pipeline.list_changed import ListChangedNotifier
 from callgate.store import SqlPins, Store
 from callgate.store.following import Follower

@@ -6,12 +6,11 @@ import logging
 from typing import Any, Protocol
 
 from callgate.audit import ArgumentsPolicy, AuditLog, DecisionRecord, OutcomeRecord
-from callgate.audit.decisions import decision_record
-from callgate.audit.records import VERSION
+from callgate.audit.records import VERSION, decision_record
 from callgate.errors import CallgateError, Reason, Refused, Spent
 from callgate.gate import Call, Decision
 from callgate.pipeline.context import agent_of
-from callgate.pipeline.stage import CallOutcome
+from callgate.pipeline.dispatcher import CallOutcome
 from callgate.telemetry.metrics import NO_REASON, Metrics
 
 log = logging.getLogger("callgate.call")

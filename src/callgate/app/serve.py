@@ -22,8 +22,7 @@ from callgate.local.place import Place
 from callgate.prompts.listener import PromptListener
 from callgate.telemetry.logs import configure
 from callgate.transport.http.app import App, Site, Upstream
-from callgate.transport.http.exchange import Asgi
-from callgate.transport.http.guard import origin_of
+from callgate.transport.http.exchange import Asgi, origin_of
 from callgate.transport.http.server import HttpServer, raise_descriptor_limit
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from callgate.errors import Refused
 from callgate.gate import Call, Context
 from callgate.jsonrpc import Batch, Message, RequestId, error_reply
+from callgate.pipeline.dispatcher import AllowedCall, AsyncTransform, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
-from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
 
 LIST: Final = "tools/list"
 

@@ -30,11 +30,10 @@ from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.resolving import narrowed
 from callgate.trust.result_recorder import ResultRecorder, ResultSettings
+from callgate.trust.results import Expectations
 from callgate.trust.service import TrustService
-from callgate.trust.session_cache import TrustSessionCache
-from callgate.trust.session_keys import SessionNaming
+from callgate.trust.session_cache import SessionNaming, TrustSessionCache
 from callgate.trust.stage import RESOLVE, TrustStage
-from callgate.trust.stripping import Expectations
 from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.user_prompts import ReportedPrompts
 from callgate.trust.vocabulary import Vocabulary

@@ -30,7 +30,7 @@ from callgate.transport.stdio.pipes import StdioFront
 from callgate.transport.stdio.session import StdioSession, WrappedServer
 from callgate.transport.upstream.wrapped_command import WrappedCommand, start_command
 from callgate.transport.upstream.wrapped_url import WrappedUrl
-from callgate.trust.session_keys import started_by
+from callgate.trust.session_cache import started_by
 from callgate.trust.user_prompts import ReportedPrompts
 
 __all__ = ["WrapOrder", "listen", "order_place", "review_command", "run_wrap", "wrapped_server"]

@@ -19,7 +19,6 @@ from callgate.approval import Approvals, Gated, GrantUse, Request, escape
 from callgate.approval.action import action_hash, to_iso
 from callgate.approval.annotation import add_capability, mark_tools, marked
 from callgate.approval.ceremony import action_hash_of
-from callgate.approval.exactness import check_characters, check_members, check_name, is_ours, state_in
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -31,16 +30,27 @@ from callgate.approval.pending import (
     wait,
 )
 from callgate.approval.request_state import MultiRoundState, RequestStateSigner, SignedState
-from callgate.approval.requirements import FREE, ApprovalRequirement, Deployment, ServerApprovalPolicy
-from callgate.approval.tool_catalogue import declares, read_tools
+from callgate.approval.requirements import (
+    FREE,
+    ApprovalRequirement,
+    Deployment,
+    ServerApprovalPolicy,
+    check_characters,
+    check_members,
+    check_name,
+    declares,
+    is_ours,
+    read_tools,
+    state_in,
+)
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, drop_member, replace_member
 from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
+from callgate.pipeline.dispatcher import SubstituteResult, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
-from callgate.pipeline.stage import SubstituteResult, Transform
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, TICKET
 
 INPUT: Final = "callgate-approval"

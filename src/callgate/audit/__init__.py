@@ -1,10 +1,10 @@
 """The log: what was decided, what happened, and the proof of both."""
 
-from callgate.audit.arguments import ArgumentsPolicy
 from callgate.audit.log import AuditLog
 from callgate.audit.records import (
     AdminRecord,
     Arguments,
+    ArgumentsPolicy,
     CheckNote,
     DecisionRecord,
     OutcomeRecord,

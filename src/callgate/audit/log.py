@@ -1,22 +1,374 @@
-"""The log as the gate uses it: a decision is durable before the call leaves, the outcome follows."""
+"""The log: its keys and seals, the sequencer that adds records to the tree, and the log as the gate uses it."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import logging
+import secrets
+import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any, Final
 
+import msgspec
+
+from callgate.audit import note, proofs
+from callgate.audit.merkle import EMPTY_ROOT
+from callgate.audit.note import VerifierKey
 from callgate.audit.proofs import leaf_of
 from callgate.audit.records import AdminRecord, AuditRow, DecisionRecord, OutcomeRecord, Record, encode, row
-from callgate.audit.seal import Sealer, claim
-from callgate.audit.sequencer import Sequencer
-from callgate.audit.storage import LogKeys, Storage, Tables
-from callgate.errors import CallgateError, Reason, Refused, StoreUnavailable, Tampered
+from callgate.audit.storage import CHECKPOINT, SEAL, Archived, LogKeys, Storage, Tables, TreeHead
+from callgate.errors import (
+    AuditError,
+    CallgateError,
+    KeyringError,
+    Reason,
+    Refused,
+    StoreError,
+    StoreUnavailable,
+    Tampered,
+)
+
+SEAL_BYTES: Final = 36
+
+
+def _maker(key: bytes) -> tuple[bytes, Callable[[bytes], bytes]]:
+    """The id of a key and a function that seals with it.
+
+    RFC 2104 with both padded blocks hashed once: half the cost of `hmac.digest` on records of this size.
+    """
+    key_id = hashlib.sha256(b"callgate seal key\n" + key).digest()[:4]
+    block = key.ljust(64, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in block)).copy
+    outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block)).copy
+
+    def seal(body: bytes) -> bytes:
+        first = inner()
+        first.update(body)
+        second = outer()
+        second.update(first.digest())
+        return key_id + second.digest()
+
+    return key_id, seal
+
+
+class Sealer:
+    """Seals with the current key, checks with every known one."""
+
+    def __init__(self, keyring: LogKeys) -> None:
+        self._keyring = keyring
+        self._makers: dict[bytes, Callable[[bytes], bytes]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Follow a rotation."""
+        current = self._keyring.current(SEAL)
+        makers = dict(_maker(key.secret) for key in self._keyring.versions(SEAL))
+        self._makers = makers
+        self.seal: Callable[[bytes], bytes] = makers[_maker(current.secret)[0]]
+
+    def knows(self, seal: bytes) -> bool:
+        """Whether this seal says that it was made with one of the keys."""
+        return seal[:4] in self._makers
+
+    def holds(self, body: object, seal: object) -> bool:
+        """Whether this seal was made for this body with one of the keys."""
+        # SQLite would hand out text or a number if someone had put one there.
+        if type(body) is not bytes or type(seal) is not bytes:
+            return False
+        maker = self._makers.get(seal[:4])
+        return maker is not None and hmac.compare_digest(maker(body), seal)
+
+
+_ATTEMPTS: Final = 250
+_PAUSE_SECONDS: Final = 0.02
+# So many of the newest seals are looked at: a few that somebody has changed do not make the keys foreign.
+_SEALS: Final = 16
+
+
+def claim(store: Storage, keyring: LogKeys, found: Callable[[], None]) -> None:
+    """Make the keys of an empty log and `found` it; otherwise refuse keys that are not this log's."""
+    for attempt in range(_ATTEMPTS):
+        if attempt > 1:
+            time.sleep(_PAUSE_SECONDS)  # someone else is at it
+        with store.audit_reading() as tables:
+            head, remains, seals = tables.head(), tables.has_remains(), tables.last_seals(_SEALS)
+        if seals or remains:
+            keyring.require(SEAL)
+            _check_seals(keyring, seals)
+        else:
+            keyring.make(SEAL)
+        if remains:
+            keyring.require(CHECKPOINT)
+            if head is not None:
+                _check_head(keyring, head)
+            return
+        keyring.make(CHECKPOINT)
+        # Of several that find the log empty at once, one founds it; then each sees whether its keys are that one's.
+        found()
+    raise StoreUnavailable("the audit log could not be begun", advice="Run `callgate store check`, then try again.")
+
+
+def _check_head(keyring: LogKeys, head: TreeHead) -> None:
+    try:
+        own = note.names_one_of(head.note, keyring.public_keys())
+    except Tampered:
+        return  # not a matter of keys: the sequencer and `callgate audit verify` say what is wrong with it
+    if not own:
+        raise _foreign(keyring)
+
+
+def _check_seals(keyring: LogKeys, seals: list[object]) -> None:
+    knows = Sealer(keyring).knows
+    whole = [seal for seal in seals if type(seal) is bytes and len(seal) == SEAL_BYTES]
+    if whole and not any(knows(seal) for seal in whole):
+        raise _foreign(keyring)
+
+
+def _foreign(keyring: LogKeys) -> KeyringError:
+    return KeyringError(
+        f"the keys in {keyring.directory or 'the environment'} are not those that this store's log was written with",
+        advice="Set store.keys_dir to the folder that belongs to this store, or give its keys as CALLGATE_KEY_SEAL "
+        "and CALLGATE_KEY_CHECKPOINT. If they are the right ones, `callgate audit verify` says what was changed.",
+    )
+
+
+def key_rows(ring: LogKeys) -> list[dict[str, Any]]:
+    """The newest version of each key first."""
+    return [
+        {
+            "name": name,
+            "version": key.version,
+            "state": "current" if at == 0 else "retired",
+            "source": key.source,
+            "fingerprint": VerifierKey(name, key.public).fingerprint if key.public else "-",
+        }
+        for name in ring.names()
+        for at, key in enumerate(ring.versions(name))
+    ]
+
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS: Final = 0.5
+BATCH: Final = 4096
+PASSES: Final = 100_000
+# Passes in a row that add nothing, because another gateway adds the records. More than this is no race: where the file
+# of a store was replaced, one connection reads the old file and another the new one, and no pass ever adds anything.
+IDLE_PASSES: Final = 200
+ARCHIVE_MS: Final = 60_000
+LOUD_SECONDS: Final = 60.0
+
+
+class SequencerStep(msgspec.Struct, frozen=True):
+    """What one pass did: records added, and whether more wait."""
+
+    added: int
+    more: bool
+
+
+class Sequencer:
+    """Integrates records; `run_once` for commands, `start` for a gateway."""
+
+    def __init__(
+        self,
+        store: Storage,
+        keyring: LogKeys,
+        sealer: Sealer | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        tampered: Callable[[Tampered], None] = lambda _: None,
+    ) -> None:
+        self._store = store
+        self._keyring = keyring
+        self._sealer = sealer or Sealer(keyring)
+        self._clock = clock
+        self._random = random
+        self._tampered = tampered
+        self._loud_at = float("-inf")
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # -- one pass ----------------------------------------------------------------------------------------------
+
+    def catch_up(self, *, archive: bool = False) -> int:
+        """Integrate everything there is; archive the checkpoint if asked. How many records were added."""
+        added = idle = 0
+        for _ in range(PASSES):
+            step = self.run_once()
+            added += step.added
+            idle = 0 if step.added else idle + 1
+            if not step.more or idle == IDLE_PASSES:
+                break
+            if not step.added:
+                # Someone else is at it.
+                self._stop.wait(0.01)
+        if archive:
+            self._archive_head()
+        return added
+
+    def run_once(self) -> SequencerStep:
+        """Integrate one batch."""
+        with self._store.audit_reading() as tables:
+            head, newest = tables.head(), tables.newest()
+            if head is None and tables.has_remains():
+                raise Tampered(
+                    "the head of the tree is gone, its leaves are not", advice="Run `callgate audit verify`."
+                )
+        if head is None:
+            self.found_log()
+            return SequencerStep(0, more=True)
+        before, rotated = self._trusted(head)
+        if newest <= head.record and not rotated:
+            return SequencerStep(0, more=False)
+        return self._integrate(head, before, self._store.settled(), rotated=rotated)
+
+    def _trusted(self, head: TreeHead) -> tuple[note.Checkpoint, bool]:
+        """The checkpoint that the tree is to grow from, and whether a retired key signed it."""
+        current = self._keyring.current(CHECKPOINT)
+        checkpoint, key = note.verify(head.note, self._keyring.public_keys())
+        if (checkpoint.size, checkpoint.root) != (head.size, head.root):
+            raise Tampered(
+                "the head of the tree differs from its signed checkpoint", advice="Run `callgate audit verify`."
+            )
+        return checkpoint, key.public != current.public
+
+    def _integrate(self, head: TreeHead, before: note.Checkpoint, upto: int, *, rotated: bool) -> SequencerStep:
+        with self._store.audit_reading() as tables:
+            if tables.head() != head:
+                return SequencerStep(0, more=True)
+            last, leaves, bad = self._hash_new(tables, head, upto)
+            grown = proofs.Tiles(head.size, tables.tile)
+            if grown.root() != before.root:
+                # To go on from here would put our signature under what someone else has written.
+                raise Tampered("the tiles of the tree do not fit its checkpoint", advice="Run `callgate audit verify`.")
+            due = self._now() - tables.last_archived() >= ARCHIVE_MS
+        grown.append(leaves)
+        if leaves or rotated:
+            signed = self._signed(before.origin, grown.size, grown.root(), after=before.at)
+            new = TreeHead(grown.size, last, note.parse(signed).root, signed)
+            if not self._keep(head, new, grown, due=due, rotated=rotated):
+                return SequencerStep(0, more=True)
+        if bad is not None:
+            raise bad
+        return SequencerStep(len(leaves), more=last < upto)
+
+    def _hash_new(self, tables: Tables, head: TreeHead, upto: int) -> tuple[int, list[bytes], Tampered | None]:
+        """The leaf hashes of the next records, and where to stop because a seal does not hold."""
+        self._sealer.refresh()
+        holds, sha256 = self._sealer.holds, hashlib.sha256
+        last, leaves = head.record, list[bytes]()
+        with closing(tables.sealed(head.record, upto, BATCH)) as rows:
+            for record, body, seal in rows:
+                if not holds(body, seal):
+                    return last, leaves, self._bad(record)
+                leaves.append(sha256(b"\x00" + body).digest())
+                last = record
+        return last, leaves, None
+
+    def _bad(self, record: int) -> Tampered:
+        return Tampered(
+            f"record {record} was changed before it reached the tree: its seal does not hold",
+            record=record,
+            advice="Run `callgate audit verify`; nothing after this record is added to the tree.",
+        )
+
+    def _keep(self, head: TreeHead, new: TreeHead, grown: proofs.Tiles, *, due: bool, rotated: bool) -> bool:
+        """Store the result, unless someone else moved the tree meanwhile."""
+        with self._store.audit_writing() as tables:
+            if not tables.take_turn() or tables.head() != head:
+                return False
+            if rotated:
+                # The last word of the old key stays on record.
+                tables.archive(_archived(head))
+            added = new.size - head.size
+            if added and tables.put_leaves(head.record, new.record, head.size, added) != added:
+                raise Tampered(
+                    f"records after {head.record} vanished while they were read",
+                    record=head.record + 1,
+                    advice="Run `callgate audit verify`.",
+                )
+            tables.put_tiles(grown.changed())
+            tables.put_head(new)
+            if due or rotated:
+                tables.archive(_archived(new))
+        if due or rotated:
+            note.note_checkpoint(self._keyring, new.note)
+        return True
+
+    def found_log(self) -> None:
+        """The empty log: an origin of its own and a signed checkpoint of size 0."""
+        origin = f"callgate/{self._random(8).hex()}"
+        signed = self._signed(origin, 0, EMPTY_ROOT, after=0)
+        head = TreeHead(0, 0, EMPTY_ROOT, signed)
+        with self._store.audit_writing() as tables:
+            if tables.take_turn() and not tables.has_remains():
+                tables.put_head(head)
+                tables.archive(_archived(head))
+
+    def _archive_head(self) -> None:
+        with self._store.audit_writing() as tables:
+            head = tables.head()
+            if head is not None:
+                tables.archive(_archived(head))
+        if head is not None:
+            note.note_checkpoint(self._keyring, head.note)
+
+    def _signed(self, origin: str, size: int, root: bytes, *, after: int) -> str:
+        at = max(self._now(), after + 1)
+        return note.sign(note.Checkpoint(origin, size, root, at), self._keyring.current(CHECKPOINT).signer())
+
+    def _now(self) -> int:
+        return int(self._clock() * 1000)
+
+    # -- the thread --------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="callgate-sequencer", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Stop, then integrate what is left and archive the last checkpoint."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(timeout)
+        self._attempt(lambda: self.catch_up(archive=True))
+
+    def _run(self) -> None:
+        while True:
+            # Gateways on one store should not all do the same work at the same moment.
+            jitter = self._random(1)[0] / 255
+            if self._stop.wait(TICK_SECONDS * (0.5 + jitter)):
+                return
+            self._attempt(self.catch_up)
+
+    def _attempt(self, work: Callable[[], object]) -> None:
+        try:
+            work()
+        except Tampered as error:
+            self._tampered(error)
+            if time.monotonic() - self._loud_at >= LOUD_SECONDS:
+                self._loud_at = time.monotonic()
+                log.critical("THE AUDIT LOG HAS BEEN TAMPERED WITH: %s", error)
+        except (StoreUnavailable, KeyringError) as error:
+            log.warning("records wait for the tree: %s", error)
+        except (StoreError, AuditError):
+            log.exception("records wait for the tree")
+        except Exception:
+            # The thread must outlive what nobody foresaw; records stay durable and wait.
+            log.exception("records wait for the tree")
+
+
+def _archived(head: TreeHead) -> Archived:
+    return Archived(head.size, note.parse(head.note).at, head.note)
+
 
 PRUNED: Final = "audit.prune"
-BATCH: Final = 1000
+PRUNE_BATCH: Final = 1000
 
 
 def prune_records(store: Storage, before: int, announce: Callable[[dict[str, Any]], AuditRow]) -> int:
@@ -30,9 +382,9 @@ def prune_records(store: Storage, before: int, announce: Callable[[dict[str, Any
         # Said before it is done: a crash between the two leaves bodies that may go, never a hole without a reason.
         tables.insert(announce({"to_leaf": leaf + 1, "last_record": last, "before": before}))
     removed = 0
-    for low in range(first, last + 1, BATCH):
+    for low in range(first, last + 1, PRUNE_BATCH):
         with store.audit_writing() as tables:
-            removed += tables.remove(low, min(last, low + BATCH - 1))
+            removed += tables.remove(low, min(last, low + PRUNE_BATCH - 1))
     return removed
 
 
@@ -48,9 +400,6 @@ def _prunable(tables: Tables, before: int) -> tuple[int, int, int] | None:
         return None
     leaf = leaf_of(tables, last, head.size)
     return None if leaf is None else (first, last, leaf)
-
-
-log = logging.getLogger(__name__)
 
 
 class AuditLog:

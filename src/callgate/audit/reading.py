@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from callgate.audit import records
-from callgate.audit.records import DecisionRecord, OutcomeRecord, Record
+from callgate.audit.records import DecisionRecord, OutcomeRecord, Record, decode
 from callgate.audit.storage import CallTables, Filter
 from callgate.errors import AuditError
 
@@ -60,7 +59,7 @@ def lost(tables: CallTables, outcomes: Sequence[str], first: int, limit: int) ->
 
 def _decode(number: int, body: bytes) -> Record:
     try:
-        return records.decode(body)
+        return decode(body)
     except (msgspec.MsgspecError, TypeError) as error:
         raise AuditError(f"record {number} cannot be read: {error}", advice="Run `callgate audit verify`.") from None
 
@@ -181,7 +180,7 @@ def _matches(rows: Sequence[tuple[int, bytes]], wanted: Search) -> Iterator[tupl
         if any(word not in body for word in words):
             continue
         try:
-            record = records.decode(body)
+            record = decode(body)
         except (msgspec.MsgspecError, TypeError) as error:
             raise AuditError(
                 f"record {number} cannot be read: {error}", advice="Run `callgate audit verify`."

@@ -13,10 +13,10 @@ from typing import Any, Final
 import msgspec
 
 from callgate.audit import log, note, records
+from callgate.audit.log import Sealer
 from callgate.audit.merkle import EMPTY_ROOT, HASH, complete, leaf_hash
 from callgate.audit.proofs import HEIGHT, WIDTH, Tiles, leaf_of, levels, width
 from callgate.audit.records import COLUMNS, AuditRow
-from callgate.audit.seal import Sealer
 from callgate.audit.storage import LogKeys, Storage, Tables, TreeHead
 from callgate.errors import Tampered
 

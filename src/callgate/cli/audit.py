@@ -32,9 +32,9 @@ from callgate.errors import AuditError, CallgateError, KeyringError, NotInTree, 
 if TYPE_CHECKING:
     from callgate.approval.proof import Proven
     from callgate.audit import AuditLog, DecisionRecord
+    from callgate.audit.log import Sequencer
     from callgate.audit.reading import CallEntry
     from callgate.audit.receipt import VerifiedReceipt
-    from callgate.audit.sequencer import Sequencer
     from callgate.keyring import Keyring
     from callgate.store import Store
 
@@ -134,7 +134,7 @@ def verify(
     if receipt is not None:
         verify_receipt(receipt, key, arguments, as_json=as_json)
         return
-    from callgate.audit.sequencer import Sequencer
+    from callgate.audit.log import Sequencer
     from callgate.audit.verify import verify as verify_log
     from callgate.keyring import CHECKPOINT, SEAL
 
@@ -378,7 +378,7 @@ def _canonical_arguments(decision: DecisionRecord, text: bytes) -> bytes:
     """The RFC 8785 form of arguments that somebody gives, if they are the ones on record."""
     import msgspec
 
-    from callgate.audit.arguments import matches
+    from callgate.audit.records import matches
     from callgate.canonical import canonical
 
     try:
@@ -395,7 +395,7 @@ def _canonical_arguments(decision: DecisionRecord, text: bytes) -> bytes:
 
 def _on_record(decision: DecisionRecord) -> bytes | None:
     """The same from the record, where it has them whole."""
-    from callgate.audit.arguments import matches
+    from callgate.audit.records import matches
     from callgate.canonical import canonical
 
     stored = decision.arguments

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from callgate.config import Config
     from callgate.trust.labels import Labels
     from callgate.trust.model import ToolLabel
+    from callgate.trust.results import Understated
     from callgate.trust.said import Said
-    from callgate.trust.stripping import Understated
 
 ServerArgument = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server's tools.")]
 # Field of a label in the words of callgate.toml, and its attribute.
@@ -188,7 +188,7 @@ def _hint_row(said: Any) -> dict[str, Any]:
 def _understated_by_risk(known: KnownLabels) -> list[Understated]:
     """High-risk tools first: what cannot be undone, then what reaches far; each tool's own fields stay together."""
     from callgate.trust.model import DESTINATIONS, OUTCOMES
-    from callgate.trust.stripping import understated
+    from callgate.trust.results import understated
 
     def risk(one: Understated) -> tuple[int, int, str, str]:
         label = known.labels.listed(one.server, one.tool)

@@ -119,7 +119,7 @@ def register_keys(app: typer.Typer) -> None:
 
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which keys there are; never what they hold."""
-    from callgate.audit.seal import key_rows
+    from callgate.audit.log import key_rows
 
     keyring = keys_of(configuration(config, store))
     rows = key_rows(keyring)

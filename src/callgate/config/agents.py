@@ -19,7 +19,7 @@ _THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # RFC 6749 §3.3
 _SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _SECRET_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-# As agents/directories/listing.py takes it
+# As agents/directories/lookup.py takes it
 _AGENT: Final = re.compile(r"[!-~]{1,128}")
 _SUBJECT_CHARS: Final = 1024
 

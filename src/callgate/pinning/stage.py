@@ -26,9 +26,9 @@ from callgate.pinning.listing import ListPage, check_readable, page_of
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 from callgate.pinning.toolsets import DISCOVER, ToolList, Toolsets
 from callgate.pipeline.context import RequestContext, ToolDigests
+from callgate.pipeline.dispatcher import Transform
 from callgate.pipeline.list_changed import ListChangedNotifier
 from callgate.pipeline.replies import ToolListReply, TransformById, add_list_changed
-from callgate.pipeline.stage import Transform
 
 _MOST: Final = 50
 # Names are the server's words: only those that can be nothing but a name are repeated.

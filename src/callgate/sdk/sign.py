@@ -16,9 +16,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from callgate.agents.fields import dictionary, member
 from callgate.agents.model import Signed
 from callgate.agents.signing import EXPIRES_IN, Signer
+from callgate.agents.verifying import dictionary, member
 from callgate.errors import ConfigError, Reason
 from callgate.sdk.agent_keys import AgentKey
 

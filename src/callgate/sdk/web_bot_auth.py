@@ -13,13 +13,12 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
 
-from callgate.agents.acl import ToolLimit
 from callgate.agents.apikeys import ApiKeys
 from callgate.agents.authenticator import Authenticator, VerifyOptions, by_environment
-from callgate.agents.decision import AgentDecision, Response, refusal, stripped
 from callgate.agents.directories import Directories, Sources, StaticDirectory
-from callgate.agents.limits import MemoryLimiter, StoreLimiter
+from callgate.agents.limits import MemoryLimiter, StoreLimiter, ToolLimit
 from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
+from callgate.agents.stage import AgentDecision, Response, refusal, stripped
 from callgate.agents.storage import Listed
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller

@@ -20,9 +20,8 @@ from callgate.agents.storage import BucketState, Fetched, Take
 from callgate.audit.records import AuditRow
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
-from callgate.store.front import Store, T
+from callgate.store.front import Job, Store, T, Together
 from callgate.store.sqlite import SqliteBackend
-from callgate.store.writer import Job, Together
 
 log = logging.getLogger(__name__)
 

@@ -16,16 +16,14 @@ from callgate.trust.effects import Effects, decode, encode, ordered
 from callgate.trust.labels import Labels
 from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
-from callgate.trust.policy.facts import Facts
-from callgate.trust.policy.recorded import to_record
+from callgate.trust.policy.facts import Facts, to_record
 from callgate.trust.propagation import honour, joined
 from callgate.trust.proposing import goes_further, mode_of, verbs_of
 from callgate.trust.provenance import guarded, trace
 from callgate.trust.provenance.asking import asks_for
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import strangers
-from callgate.trust.session_cache import LiveSession, TrustSessionCache
-from callgate.trust.session_keys import SessionName, SessionNaming
+from callgate.trust.session_cache import LiveSession, SessionName, SessionNaming, TrustSessionCache
 from callgate.trust.user_prompts import ReportedPrompts
 from callgate.trust.vocabulary import Vocabulary
 from callgate.trust.words import why

@@ -12,7 +12,7 @@ from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.replies import ToolListReply
 from callgate.trust.model import Quarantined
 from callgate.trust.quarantine import Seals, is_handle
-from callgate.trust.replies import with_warning
+from callgate.trust.results import with_warning
 from callgate.trust.storage import TrustShelf
 
 RESULT_TOOL: Final = "callgate_result"

@@ -22,15 +22,25 @@ from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance import to_endorse
 from callgate.trust.quarantine import Seals, expires_at, new_handle
 from callgate.trust.released_results import released
-from callgate.trust.replies import ReplyContent, quarantined, read_result, read_whole, with_warning, without_secrets
-from callgate.trust.results import of_result, tainted, told
-from callgate.trust.session_cache import LiveSession, TrustSessionCache
-from callgate.trust.session_keys import SessionName
+from callgate.trust.results import (
+    Expectations,
+    ReplyContent,
+    Stripped,
+    of_result,
+    quarantined,
+    read_result,
+    read_whole,
+    tainted,
+    taints,
+    things,
+    told,
+    with_warning,
+    without_secrets,
+)
+from callgate.trust.session_cache import LiveSession, SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep, TrustShelf
-from callgate.trust.stripping import Expectations, Stripped
 from callgate.trust.vocabulary import Vocabulary
 from callgate.trust.words import why
-from callgate.trust.written import taints, things
 
 log = logging.getLogger("callgate.trust")
 

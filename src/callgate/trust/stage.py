@@ -29,8 +29,8 @@ from callgate.jsonrpc import (
 )
 from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import RequestContext
+from callgate.pipeline.dispatcher import AllowedCall, AsyncTransform, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
-from callgate.pipeline.stage import AllowedCall, AsyncTransform, Transform
 from callgate.protocol import METHODS
 from callgate.trust.check import JudgedCall, TrustCheck
 from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SESSION_META

@@ -9,7 +9,7 @@ from callgate.jsonrpc.peeking import decode_leniently
 from callgate.trust.critical import fixed_values, guess
 from callgate.trust.labels import Labels
 from callgate.trust.model import Annotations
-from callgate.trust.stripping import lost_in_listing
+from callgate.trust.results import lost_in_listing
 from callgate.trust.vocabulary import Vocabulary
 
 _TOOLS: Final = 10_000

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.agents.acl import MAX_NAME, Acl, ToolLimit, permits, shown
+from callgate.agents.limits import MAX_NAME, Acl, ToolLimit, permits, shown
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.errors import ConfigError, Reason, Refused
 from support.registry import requirement

@@ -2,9 +2,8 @@
 
 import pytest
 
-from callgate.agents.components import SignedMessage, SignedResponse, signature_base, value
-from callgate.agents.fields import components, inputs
 from callgate.agents.model import Signed
+from callgate.agents.verifying import SignedMessage, SignedResponse, components, inputs, signature_base, value
 from callgate.errors import Reason, Refused
 from support.signed_requests import adding, change, request
 from support.table import rows

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from callgate.agents.directories import Sources, directory_url
-from callgate.agents.directories.listing import directory_place, pattern
+from callgate.agents.directories.lookup import directory_place, pattern
 from callgate.agents.keys import PublicKey
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.agents.storage import Listed

@@ -2,10 +2,9 @@
 
 import pytest
 
-from callgate.agents.components import SignedMessage, SignedResponse
 from callgate.agents.directories import Sources
-from callgate.agents.fields import content_digest
 from callgate.agents.model import DIRECTORY_TAG, TAG, WELL_KNOWN, Signed
+from callgate.agents.verifying import SignedMessage, SignedResponse, content_digest
 from callgate.store.memory import MemoryAgents
 from support.agent_directories import Page, world
 from support.registry import requirement

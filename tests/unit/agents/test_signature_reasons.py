@@ -5,9 +5,8 @@ import logging
 
 import pytest
 
-from callgate.agents.fields import content_digest
 from callgate.agents.keys import RSA_PSS_256, PublicKey
-from callgate.agents.verifying import Verifier, VerifySettings
+from callgate.agents.verifying import Verifier, VerifySettings, content_digest
 from callgate.errors import ConfigError, Reason
 from callgate.store.memory import MemoryAgents
 from support.registry import requirement

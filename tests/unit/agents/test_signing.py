@@ -2,10 +2,9 @@
 
 import pytest
 
-from callgate.agents.components import SignedMessage, SignedResponse, signature_base
-from callgate.agents.fields import content_digest, inputs, signatures
 from callgate.agents.keys import RSA_PSS_256, PublicKey
 from callgate.agents.signing import Signer
+from callgate.agents.verifying import SignedMessage, SignedResponse, content_digest, inputs, signature_base, signatures
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import AGENT, BODY, NOW, Found, adding, change, private, refusal, request, verify

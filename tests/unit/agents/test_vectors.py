@@ -5,12 +5,21 @@ from pathlib import Path
 
 import pytest
 
-from callgate.agents.components import SignedMessage, SignedResponse, signature_base
-from callgate.agents.fields import advertised, check_digest, inputs, signatures
 from callgate.agents.keys import PublicKey, thumbprint
 from callgate.agents.model import Signed
 from callgate.agents.nonces import MemoryNonces
-from callgate.agents.verifying import PUBLISHED, Verifier, VerifySettings
+from callgate.agents.verifying import (
+    PUBLISHED,
+    SignedMessage,
+    SignedResponse,
+    Verifier,
+    VerifySettings,
+    advertised,
+    check_digest,
+    inputs,
+    signature_base,
+    signatures,
+)
 from callgate.errors import Reason, Refused
 from support.registry import requirement
 from support.signed_requests import Found, verify

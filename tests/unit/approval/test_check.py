@@ -9,14 +9,13 @@ import pytest
 from callgate.approval import Approvals, ApprovalSettings, GrantUse, RelyingParty
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.request_state import MultiRoundState, RequestStateSigner
-from callgate.approval.requirements import Deployment, ServerApprovalPolicy
+from callgate.approval.requirements import Deployment, ServerApprovalPolicy, ToolCatalogue, read_tools
 from callgate.approval.stage import ApprovalStage, ApprovalTimes, PassAsIs
-from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Pass, Refuse
 from callgate.pipeline.context import ClientInfo, RequestContext, agent_of
-from callgate.pipeline.stage import SubstituteResult
+from callgate.pipeline.dispatcher import SubstituteResult
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.memory import MemoryShelf
 from support.table import rows

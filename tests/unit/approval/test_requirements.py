@@ -6,8 +6,7 @@ import json
 import pytest
 
 from callgate.approval import ApprovalPolicy
-from callgate.approval.requirements import FREE, Deployment, ServerApprovalPolicy
-from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
+from callgate.approval.requirements import FREE, Deployment, ServerApprovalPolicy, ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.errors import Reason, UpstreamError
 from support.table import rows

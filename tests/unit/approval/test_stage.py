@@ -4,9 +4,8 @@ import json
 
 from callgate.approval.pending import PendingApprovals
 from callgate.approval.request_state import MultiRoundState, RequestStateSigner
-from callgate.approval.requirements import Deployment, ServerApprovalPolicy
+from callgate.approval.requirements import Deployment, ServerApprovalPolicy, ToolCatalogue, read_tools
 from callgate.approval.stage import ApprovalStage, ApprovalTimes, PassAsIs
-from callgate.approval.tool_catalogue import ToolCatalogue, read_tools
 from callgate.config import ServerApproval
 from callgate.gate import Answer, Call, Context, Decision, Pass
 from callgate.jsonrpc import Limits, parse

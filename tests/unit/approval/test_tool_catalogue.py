@@ -5,7 +5,7 @@ import json
 import pytest
 
 from callgate.approval import ApprovalPolicy
-from callgate.approval.tool_catalogue import FRESH_SECONDS, ToolCatalogue, ask_for_tools, declares, read_tools
+from callgate.approval.requirements import FRESH_SECONDS, ToolCatalogue, ask_for_tools, declares, read_tools
 from callgate.errors import Reason, UpstreamError
 from callgate.jsonrpc.peeking import result_of
 from support.table import rows
@@ -77,7 +77,7 @@ def test_the_capability_has_to_be_declared_to_everybody(catalogue):
 
 
 def test_marks_are_remembered_within_bounds_and_beyond_them_nothing_is_free(catalogue, monkeypatch):
-    monkeypatch.setattr("callgate.approval.tool_catalogue._TOOLS_MAX", 3)
+    monkeypatch.setattr("callgate.approval.requirements._TOOLS_MAX", 3)
     for name in "abcdef":
         catalogue.learn_all(listed(name, mark={name}))
     catalogue.learn_all(listed("a", "x"))

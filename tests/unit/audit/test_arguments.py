@@ -5,7 +5,7 @@ import sys
 import msgspec
 import pytest
 
-from callgate.audit.arguments import DEFAULT_RULES, ArgumentsPolicy, RedactionRule, _glob, matches
+from callgate.audit.records import DEFAULT_RULES, ArgumentsPolicy, RedactionRule, _glob, matches
 from callgate.canonical import canonical
 from callgate.errors import ConfigError
 from support.table import rows
@@ -141,7 +141,7 @@ class _Counted:
 
 def test_a_tool_that_is_new_costs_no_more_than_a_look_at_each_rule(monkeypatch):
     asked = []
-    monkeypatch.setattr("callgate.audit.arguments._glob", lambda text: _Counted(text, asked))
+    monkeypatch.setattr("callgate.audit.records._glob", lambda text: _Counted(text, asked))
     one = policy("redacted", "*iban*", "7")
     asked.clear()
     one.store("s", "new", {"a": 1})
@@ -150,7 +150,7 @@ def test_a_tool_that_is_new_costs_no_more_than_a_look_at_each_rule(monkeypatch):
 
 def test_made_up_names_do_not_make_real_tools_dearer(monkeypatch):
     asked = []
-    monkeypatch.setattr("callgate.audit.arguments._glob", lambda text: _Counted(text, asked))
+    monkeypatch.setattr("callgate.audit.records._glob", lambda text: _Counted(text, asked))
     one = policy("redacted")
     for number in range(3000):
         one.store("s", f"made-up-{number}", {f"key-{number}": 1})

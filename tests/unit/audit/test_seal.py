@@ -2,7 +2,7 @@ import hmac
 
 import pytest
 
-from callgate.audit.seal import SEAL_BYTES, Sealer
+from callgate.audit.log import SEAL_BYTES, Sealer
 from callgate.keyring import Keyring
 from support.table import rows
 

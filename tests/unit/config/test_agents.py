@@ -2,7 +2,7 @@
 
 import pytest
 
-from callgate.agents.directories.listing import _AGENT
+from callgate.agents.directories.lookup import _AGENT
 from callgate.agents.model import MAX_WINDOW
 from callgate.agents.tokens import ALGORITHMS
 from callgate.config import AgentsSection, OAuth, load, parse, parse_address

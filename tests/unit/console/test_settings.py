@@ -6,7 +6,7 @@ import re
 import pytest
 
 from callgate.audit import reading
-from callgate.audit.seal import key_rows
+from callgate.audit.log import key_rows
 from support.console import furnished, live_console
 
 SECRET = "whsec_" + "c2VjcmV0" * 6

@@ -7,8 +7,7 @@ import pytest
 from callgate.errors import Reason, Refused
 from callgate.gate import Context, Gate, Pass, Refuse
 from callgate.jsonrpc import Limits
-from callgate.pipeline.dispatcher import Dispatcher, new_call_id, session_digest
-from callgate.pipeline.stage import Rejected
+from callgate.pipeline.dispatcher import Dispatcher, Rejected, new_call_id, session_digest
 
 
 class Kept:

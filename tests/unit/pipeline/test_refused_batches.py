@@ -7,8 +7,7 @@ import pytest
 from callgate.errors import Reason
 from callgate.gate import Context, Decision, Gate, Pass, Refuse
 from callgate.jsonrpc import Limits
-from callgate.pipeline.dispatcher import Dispatcher
-from callgate.pipeline.stage import Rejected
+from callgate.pipeline.dispatcher import Dispatcher, Rejected
 from support.table import rows
 
 

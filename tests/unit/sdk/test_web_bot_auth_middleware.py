@@ -7,7 +7,7 @@ import json
 import httpx2
 import pytest
 
-from callgate.agents.decision import refusal
+from callgate.agents.stage import refusal
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.sdk import sign
 from callgate.sdk.agent_keys import AgentKey

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from callgate.errors import MessageError, Reason
 from callgate.jsonrpc import Limits, Message, parse
 from callgate.protocol import CAPABILITIES_META, VERSION_META
-from callgate.transport.http.exchange import Exchange
-from callgate.transport.http.headers import (
+from callgate.transport.http.exchange import (
+    Exchange,
     RequestHeaderFilter,
     Routing,
     check_routing,

@@ -2,7 +2,7 @@
 
 from callgate.errors import Reason
 from callgate.jsonrpc import Message, MessageKind
-from callgate.pipeline.stage import Admitted
+from callgate.pipeline.dispatcher import Admitted
 from callgate.transport.upstream.process import Mailbox
 
 

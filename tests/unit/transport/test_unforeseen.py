@@ -8,7 +8,7 @@ from callgate.jsonrpc import Limits
 from callgate.pipeline.dispatcher import Dispatcher
 from callgate.telemetry.spans import NoTracer
 from callgate.transport.http.app import App, Site
-from callgate.transport.http.guard import Guard
+from callgate.transport.http.exchange import Guard
 from support.table import rows
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{"k":"hunter2"}}}'

@@ -11,7 +11,7 @@ import pytest
 
 from callgate.config import ServerSection
 from callgate.jsonrpc import Limits, parse
-from callgate.pipeline.stage import Admitted
+from callgate.pipeline.dispatcher import Admitted
 from callgate.transport.upstream.wrapped_url import WrappedUrl
 
 

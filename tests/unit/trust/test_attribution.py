@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.trust.attribution import (
+from callgate.trust.propagation import (
     MORE,
     is_attribution,
     minimised,

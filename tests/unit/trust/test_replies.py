@@ -7,7 +7,7 @@ from mcp.types import CallToolResult
 
 from callgate.errors import MessageError
 from callgate.trust.model import WARNING_META
-from callgate.trust.replies import (
+from callgate.trust.results import (
     CHARS,
     ITEMS,
     LEAVES,

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.trust.attribution import is_attribution
 from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.model import DataLabel, class_rank, highest
+from callgate.trust.propagation import is_attribution
 from callgate.trust.results import MAX_ITEMS, MAX_LABELLED, annotations_of, combined, of_result, told
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary

@@ -1,9 +1,8 @@
 """Labels that go missing, and tools that say less of themselves than holds here."""
 
 from callgate.trust.labels import Labels, ServerWords
-from callgate.trust.results import told
+from callgate.trust.results import Expectations, lost_in_listing, told, understated
 from callgate.trust.said import Said
-from callgate.trust.stripping import Expectations, lost_in_listing, understated
 from callgate.trust.vocabulary import Vocabulary
 from support.registry import requirement
 

@@ -1,18 +1,12 @@
 """Directories: where keys of agents come from, and which agent a key belongs to."""
 
-from callgate.agents.directories.documents import Times
-from callgate.agents.directories.listing import (
-    INLINE,
+from callgate.agents.directories.documents import INLINE, Times
+from callgate.agents.directories.lookup import (
     SELF,
     STATIC,
     AgentDirectory,
     AgentIdentity,
     Composed,
-    Roster,
-    StaticDirectory,
-    directory_url,
-)
-from callgate.agents.directories.lookup import (
     Directories,
     DirectoryShown,
     Discovery,
@@ -20,7 +14,10 @@ from callgate.agents.directories.lookup import (
     KeyShown,
     LookupStep,
     Refreshed,
+    Roster,
     Sources,
+    StaticDirectory,
+    directory_url,
 )
 
 __all__ = [

@@ -28,6 +28,8 @@ log = logging.getLogger("callgate.agents")
 FIVE_MINUTES: Final = 300.0
 # Of all documents of a kind in memory; read, they take some three times as much.
 MOST_BYTES: Final = 16 * 1024 * 1024
+# What an address begins with that holds its keys itself.
+INLINE: Final = "data:"
 
 
 class Times(msgspec.Struct, frozen=True):

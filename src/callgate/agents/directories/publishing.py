@@ -11,11 +11,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 
 import msgspec
 
-from callgate.agents.components import SignedMessage, SignedResponse, signature_base
-from callgate.agents.directories.documents import DocumentKind
-from callgate.agents.directories.listing import INLINE
+from callgate.agents.directories.documents import INLINE, DocumentKind
 from callgate.agents.fetching import FetchResponse, place_of
-from callgate.agents.fields import Input, check_digest, covers_digest, inputs, joined, signatures
 from callgate.agents.keys import (
     ALGORITHMS,
     RSA_PSS_256,
@@ -29,6 +26,17 @@ from callgate.agents.keys import (
     thumbprint,
 )
 from callgate.agents.model import DIRECTORY_TAG, DIRECTORY_TYPE, Signed
+from callgate.agents.verifying import (
+    Input,
+    SignedMessage,
+    SignedResponse,
+    check_digest,
+    covers_digest,
+    inputs,
+    joined,
+    signature_base,
+    signatures,
+)
 from callgate.errors import Refused
 
 # Clocks of strangers; directories are signed ahead and cached, so seconds do not matter here.

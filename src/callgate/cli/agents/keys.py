@@ -109,8 +109,8 @@ class DirectoryResponse:
 
     def headers(self) -> dict[str, str]:
         """The headers of an answer, signed now."""
-        from callgate.agents.components import SignedResponse
         from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
+        from callgate.agents.verifying import SignedResponse
 
         made: dict[str, str] = {"Content-Type": DIRECTORY_TYPE, "Cache-Control": "max-age=300"}
         if self._authority is None:

@@ -20,10 +20,9 @@ from callgate.cli.printing import plain
 from callgate.errors import CallgateError, Refused
 
 if TYPE_CHECKING:
-    from callgate.agents.components import SignedMessage
-    from callgate.agents.fields import Input
     from callgate.agents.keys import PublicKey
     from callgate.agents.model import Signed
+    from callgate.agents.verifying import Input, SignedMessage
 
 HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="'NAME: VALUE'", help="A header of the request.")
@@ -261,8 +260,7 @@ class _KeyLookup:
 
 def _labels(signed: Signed) -> list[SignatureLabel]:
     """Every label with what it covers and its base, as far as they can be read."""
-    from callgate.agents.components import SignedMessage
-    from callgate.agents.fields import inputs
+    from callgate.agents.verifying import SignedMessage, inputs
 
     message = SignedMessage(signed)
     raw = message.header(b"signature-input")
@@ -279,7 +277,7 @@ def _labels(signed: Signed) -> list[SignatureLabel]:
 
 
 def _label(label: str, given: Input, message: SignedMessage) -> SignatureLabel:
-    from callgate.agents.components import signature_base
+    from callgate.agents.verifying import signature_base
 
     params = {name: value if isinstance(value, str | int) else str(value) for name, value in given.params.items()}
     made = SignatureLabel(label, [one.text for one in given.components], params)

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from callgate._version import __version__
 from callgate.approval.model import ConsoleSession
-from callgate.audit.seal import key_rows
+from callgate.audit.log import key_rows
 from callgate.config import Config, show
 from callgate.console.context import ConsoleContext, GatewayParts
 from callgate.console.rendering import json_tree

@@ -27,7 +27,7 @@ from mcp_types import (
 )
 
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
-from callgate.audit.decisions import decision_record
+from callgate.audit.records import decision_record
 from callgate.errors import CallgateError, Reason, Refused
 from callgate.gate import Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.pinning.arguments import odd

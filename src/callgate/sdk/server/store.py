@@ -21,7 +21,7 @@ from callgate.approval import ApprovalRepository, Approvals
 from callgate.approval.action import check_server_id
 from callgate.approval.base import Witness, no_witness
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
-from callgate.audit.decisions import decision_record
+from callgate.audit.records import decision_record
 from callgate.errors import Reason, Refused
 from callgate.gate import Call, Decision
 from callgate.sdk.store import open_store, store_option, store_section, switch_refusal

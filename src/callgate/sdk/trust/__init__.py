@@ -31,12 +31,11 @@ from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, 
 from callgate.trust.policy import Facts, Policy, Ruling
 from callgate.trust.propagation import adds, asked, honour, joined
 from callgate.trust.provenance import Fingerprints, Memory, objects, to_endorse, trace
-from callgate.trust.results import of_result, told
+from callgate.trust.results import of_result, taints, things, told
 from callgate.trust.storage import NewStep, TrustShelf
 from callgate.trust.vocabulary import Vocabulary
 from callgate.trust.words import plain
 from callgate.trust.words import told as told_in_words
-from callgate.trust.written import taints, things
 
 if TYPE_CHECKING:
     from callgate.sdk.trust.results import ReadResult

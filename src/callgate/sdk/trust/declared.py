@@ -15,8 +15,8 @@ from mcp.server.mcpserver.exceptions import ToolError
 from msgspec.structs import replace
 
 from callgate.errors import ConfigError, place
-from callgate.trust import attribution
 from callgate.trust.model import ANNOTATIONS_META, UNTRUSTED, Annotations, DataLabel, ToolLabel
+from callgate.trust.propagation import of_file, of_tool, taken, united
 from callgate.trust.resolving import answer
 from callgate.trust.results import Told, annotations_of, combined, of_result, told
 from callgate.trust.said import Defaults, Layer, Said, said_of, whole
@@ -179,7 +179,7 @@ def _read(server: str, tool: str, told: object, vocabulary: Vocabulary) -> Said:
         source=returned.source if "source" in told else None,
         sensitivity=returned.sensitivity if "sensitivity" in told and UNKNOWN not in returned.sensitivity else None,
         open_world=read.open_world if "openWorldHint" in told else None,
-        attribution=tuple(attribution.taken(one, server, tool) for one in read.attribution) or None,
+        attribution=tuple(taken(one, server, tool) for one in read.attribution) or None,
     )
 
 
@@ -235,15 +235,15 @@ class ResultMarks:
                 open_world=open_world is True or UNTRUSTED in label.returns.source,
                 sources=label.returns.source,
                 sensitivity=label.returns.sensitivity,
-                attribution=attribution.united(named),
+                attribution=united(named),
             )
         )
 
     def _source(self, given: str) -> str:
         """A path is taken for a file; nothing of it says whose machine that is."""
         if given.startswith(("/", "./", "../")) or _DRIVE.match(given):
-            return attribution.of_file(given)
-        return attribution.taken(given, self.server, self.tool)
+            return of_file(given)
+        return taken(given, self.server, self.tool)
 
     def annotations(self, result: object, label: ToolLabel | None, vocabulary: Vocabulary) -> dict[str, Any] | None:
         """`_meta.annotations` of the result: what was marked, what its items say, and the declared where nothing was
@@ -259,7 +259,7 @@ class ResultMarks:
             parts.append(_of_items(label, said, chosen=bool(parts)))
         whole = combined(parts)
         if not whole.attribution:
-            whole = replace(whole, attribution=(attribution.of_tool(self.server, self.tool),))
+            whole = replace(whole, attribution=(of_tool(self.server, self.tool),))
         if self.warnings or whole.malicious:
             whole = replace(whole, malicious=True, warnings=tuple(self.warnings))
         return annotations_of(whole)
@@ -270,8 +270,8 @@ class ResultMarks:
         own = meta.get(ANNOTATIONS_META) if isinstance(meta, Mapping) else None
         if not isinstance(own, Mapping) or not isinstance(own.get("attribution"), list):
             return None
-        named = [attribution.taken(str(one), self.server, self.tool) for one in own["attribution"]]
-        return {**own, "attribution": list(attribution.united(named))}
+        named = [taken(str(one), self.server, self.tool) for one in own["attribution"]]
+        return {**own, "attribution": list(united(named))}
 
 
 def _of_items(label: ToolLabel, said: Told, *, chosen: bool) -> DataLabel:
@@ -286,7 +286,7 @@ def _of_items(label: ToolLabel, said: Told, *, chosen: bool) -> DataLabel:
         malicious=bool(said.warnings),
         sources=said.sources | ({UNTRUSTED} if open_world else frozenset()),
         sensitivity=said.sensitivity,
-        attribution=attribution.united([attribution.taken(one, label.server, label.tool) for one in said.attribution]),
+        attribution=united([taken(one, label.server, label.tool) for one in said.attribution]),
         warnings=said.warnings,
     )
 

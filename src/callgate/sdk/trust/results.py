@@ -10,9 +10,8 @@ import msgspec
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel
 
-from callgate.trust.encoded import unpacked
-from callgate.trust.masking import masked
 from callgate.trust.model import WARNING_META
+from callgate.trust.results import masked, unpacked
 
 R = TypeVar("R", bound=BaseModel)
 

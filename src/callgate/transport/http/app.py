@@ -17,14 +17,26 @@ from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
 from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply
 from callgate.pipeline.context import ClientInfos
-from callgate.pipeline.dispatcher import Dispatcher, called_tools, refuse_all
+from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, called_tools, refuse_all
 from callgate.pipeline.list_changed import wants_changes
-from callgate.pipeline.stage import Admitted, LocalResponse, Rejected
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.channel import HttpChannel, listening, visit
-from callgate.transport.http.exchange import JSON, Asgi, ClientGone, Exchange, Receive, Scope, Send, Streams, onto
-from callgate.transport.http.guard import Guard, check_media_type, check_nominated
-from callgate.transport.http.headers import Routing, check_routing
+from callgate.transport.http.exchange import (
+    JSON,
+    Asgi,
+    ClientGone,
+    Exchange,
+    Guard,
+    Receive,
+    Routing,
+    Scope,
+    Send,
+    Streams,
+    check_media_type,
+    check_nominated,
+    check_routing,
+    onto,
+)
 from callgate.transport.sse import encode_event
 
 SUFFIX: Final = "/mcp"

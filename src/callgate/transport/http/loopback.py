@@ -12,8 +12,7 @@ import uvicorn
 
 from callgate.config import Config
 from callgate.errors import Refused
-from callgate.transport.http.exchange import Asgi, Exchange, Receive, Scope, Send, Streams
-from callgate.transport.http.guard import Guard
+from callgate.transport.http.exchange import Asgi, Exchange, Guard, Receive, Scope, Send, Streams
 from callgate.transport.http.server import bounded, quiet
 
 _HOST: Final = "127.0.0.1"

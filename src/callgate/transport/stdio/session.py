@@ -14,9 +14,17 @@ from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Context
 from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, Peek, RequestId, error_reply, peek
 from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext, ToolDigests, greeting_client
-from callgate.pipeline.dispatcher import Dispatcher, refuse_all, session_digest
+from callgate.pipeline.dispatcher import (
+    Admitted,
+    Deliver,
+    Dispatcher,
+    InFlight,
+    LocalResponse,
+    Rejected,
+    refuse_all,
+    session_digest,
+)
 from callgate.pipeline.list_changed import changed, wants_changes
-from callgate.pipeline.stage import Admitted, Deliver, InFlight, LocalResponse, Rejected
 from callgate.protocol import VERSION_META
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.lines import one_line

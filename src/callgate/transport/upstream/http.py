@@ -10,12 +10,9 @@ from typing import Final
 from callgate.config import ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, parts, peek, with_id
-from callgate.pipeline.dispatcher import refuse_all
-from callgate.pipeline.stage import Admitted, AsyncTransform, InFlight
-from callgate.transport.http.exchange import Exchange, onto
-from callgate.transport.http.headers import RequestHeaderFilter, forward_down
+from callgate.pipeline.dispatcher import Admitted, AsyncTransform, InFlight, refuse_all
+from callgate.transport.http.exchange import Exchange, RequestHeaderFilter, Watch, forward_down, onto
 from callgate.transport.sse import Event, encode_event, passed_on, replace_data
-from callgate.transport.timeouts import Watch
 from callgate.transport.upstream.http_client import HttpAnswer, HttpClient, is_stream
 
 _DETACHED_MAX: Final = 10_000

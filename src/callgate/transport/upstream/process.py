@@ -28,7 +28,7 @@ from callgate.jsonrpc import (
     peek,
     replace_member,
 )
-from callgate.pipeline.stage import Admitted
+from callgate.pipeline.dispatcher import Admitted
 from callgate.transport.lines import LineCutter, LineTooLarge, one_line
 
 log = logging.getLogger("callgate.process")

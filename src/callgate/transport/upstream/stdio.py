@@ -18,13 +18,20 @@ from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply, peek
 from callgate.jsonrpc.peeking import decode_leniently
 from callgate.pipeline.context import own_request
+from callgate.pipeline.dispatcher import Admitted
 from callgate.pipeline.replies import ask_for_entries, listed_tools
-from callgate.pipeline.stage import Admitted
 from callgate.protocol import CHANGED
-from callgate.transport.http.exchange import EVENT_STREAM, JSON, Exchange
-from callgate.transport.http.headers import Parameters, Routing, check_parameters, parameter_map
+from callgate.transport.http.exchange import (
+    EVENT_STREAM,
+    JSON,
+    Exchange,
+    Parameters,
+    Routing,
+    Watch,
+    check_parameters,
+    parameter_map,
+)
 from callgate.transport.sse import encode_event
-from callgate.transport.timeouts import Watch
 from callgate.transport.upstream.process import Hear, Mailbox, ProcessLink, ServerProcess
 
 log = logging.getLogger("callgate.upstream")

@@ -15,7 +15,7 @@ from callgate.config import ServerSection
 from callgate.errors import Reason, UpstreamError
 from callgate.jsonrpc import Message, MessageKind, RequestId, error_reply, parts, peek
 from callgate.local.wrap import FORWARDED
-from callgate.pipeline.stage import Admitted, Deliver
+from callgate.pipeline.dispatcher import Admitted, Deliver
 from callgate.transport.lines import LineCutter, LineTooLarge, LineWriter, one_line
 from callgate.transport.upstream.process import die_with_parent
 

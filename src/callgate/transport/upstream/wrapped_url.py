@@ -15,8 +15,8 @@ import msgspec
 from callgate.config import ServerSection
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, parts, peek, with_id
-from callgate.pipeline.stage import Admitted, Deliver
-from callgate.transport.http.headers import parameter_headers, parameter_map, routing_headers
+from callgate.pipeline.dispatcher import Admitted, Deliver
+from callgate.transport.http.exchange import parameter_headers, parameter_map, routing_headers
 from callgate.transport.lines import one_line
 from callgate.transport.sse import Event
 from callgate.transport.upstream.http_client import HttpAnswer, HttpClient
