@@ -11,8 +11,7 @@ import pytest
 
 from callgate.errors import StoreUnavailable
 from callgate.store import SqlTrust, Store
-from callgate.store.trust import _adding
-from callgate.store.trust.sessions import SessionWriter
+from callgate.store.trust import SessionWriter, _adding
 from callgate.trust.model import SessionLabel, Step
 from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace

@@ -7,7 +7,7 @@ import pytest
 
 from callgate.errors import StoreUnavailable
 from callgate.store import SqlTrust, Store
-from callgate.store.trust.sessions import SessionChange
+from callgate.store.trust import SessionChange
 from callgate.trust.model import SessionLabel
 from support.pins import witness
 from support.racing import started

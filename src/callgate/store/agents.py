@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from sqlalchemy import Connection
@@ -17,7 +17,7 @@ from callgate.canonical import parts_hash
 from callgate.store.backend import Backend
 from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
-from callgate.store.statements import Repository, Statement, pack, unpack
+from callgate.store.statements import SWEEP_ROWS, Repository, Statement, pack, sweep, sweeping, unpack
 
 _BUCKET: Final = "SELECT full_at FROM agent_budget WHERE key = ?"
 _PUT_BUCKET: Final = (
@@ -35,11 +35,8 @@ _PUT_BUCKETS: Final = (
 )
 
 
-class BudgetUse(msgspec.Struct, frozen=True):
-    """What one caller takes, from all buckets or from none."""
-
-    asked: Asked
-    now: int
+# What one caller takes, from all buckets or from none, and when.
+BudgetUse: TypeAlias = tuple[Asked, int]
 
 
 class BudgetWriter:
@@ -51,12 +48,12 @@ class BudgetWriter:
         self._changes = backend.changes if isinstance(backend, SqliteBackend) else None
 
     def write(self, driver: Any, spendings: Sequence[BudgetUse]) -> list[list[BucketState]]:
-        before = self._load(driver, {key for one in spendings for key, _ in one.asked})
+        before = self._load(driver, {key for wanted, _ in spendings for key, _ in wanted})
         buckets = dict(before)
         changed: dict[bytes, float] = {}
         results = []
-        for one in spendings:
-            after, budgets = spend(buckets, one.asked, one.now)
+        for wanted, now in spendings:
+            after, budgets = spend(buckets, wanted, now)
             buckets.update(after)
             changed.update(after)
             results.append(budgets)
@@ -167,19 +164,8 @@ _DROP_DIRECTORY: Final = Statement("DELETE FROM agent_directory WHERE key = ?")
 _DROP_DIRECTORIES: Final = Statement("DELETE FROM agent_directory")
 
 
-# How many rows one transaction removes: writers wait for no more than that.
-_SWEEP: Final = 500
-
-
-def _sweep(table: str, key: str, condition: str) -> Statement:
-    """Deletes some rows at most. On PostgreSQL it never waits for a row, so nobody waits in a circle."""
-    some = f"SELECT {key} FROM {table} WHERE {condition} LIMIT ?"  # noqa: S608
-    start = f"DELETE FROM {table} WHERE {key} IN ("  # noqa: S608
-    return Statement(f"{start}{some})", f"{start}{some} FOR UPDATE SKIP LOCKED)")
-
-
-_SWEEP_NONCES: Final = _sweep("agent_nonce", "digest", "expires_at < ?")
-_SWEEP_FULL: Final = _sweep("agent_budget", "key", "full_at <= ?")
+_SWEEP_NONCES: Final = sweeping("DELETE FROM agent_nonce", "agent_nonce", "digest", "expires_at < ?")
+_SWEEP_FULL: Final = sweeping("DELETE FROM agent_budget", "agent_budget", "key", "full_at <= ?")
 _BUCKET_COUNT: Final = Statement("SELECT count(*) FROM agent_budget")
 _FULL_SOONEST: Final = Statement(
     "DELETE FROM agent_budget WHERE key IN (SELECT key FROM agent_budget ORDER BY full_at LIMIT ?)",
@@ -205,10 +191,9 @@ class SqlAgents(Repository):
         storage.demand_key(key)
 
         def add(conn: Connection) -> None:
-            driver = conn.connection.driver_connection
-            if _KEY_COUNT.all(conn)[0][0] >= storage.KEYS and _DROP_REVOKED.on(driver).rowcount != 1:
+            if _KEY_COUNT.all(conn)[0][0] >= storage.KEYS and _DROP_REVOKED.run(conn).rowcount != 1:
                 raise storage.full("keys", storage.KEYS)
-            made = _ADD_KEY.on(driver, key.id, storage.moment(key.created_at), key.revoked_at, pack(key))
+            made = _ADD_KEY.run(conn, key.id, storage.moment(key.created_at), key.revoked_at, pack(key))
             if made.rowcount != 1:
                 raise storage.taken(key)
             self._tell(conn)
@@ -234,7 +219,7 @@ class SqlAgents(Repository):
             after = storage.revoked(unpack(rows[0][0], ApiKey), now) if rows else None
             if after is None:
                 return False
-            _REVOKE_KEY.on(conn.connection.driver_connection, after.revoked_at, pack(after), key_id)
+            _REVOKE_KEY.run(conn, after.revoked_at, pack(after), key_id)
             self._tell(conn)
             return True
 
@@ -253,7 +238,7 @@ class SqlAgents(Repository):
                 raise storage.listed_twice(before)
             if before is None and _LISTED_COUNT.all(conn)[0][0] >= storage.AGENTS:
                 raise storage.full("agents", storage.AGENTS)
-            _PUT_LISTED.on(conn.connection.driver_connection, place, pack(listed))
+            _PUT_LISTED.run(conn, place, pack(listed))
             self._tell(conn)
 
         await self._change(add)
@@ -267,7 +252,7 @@ class SqlAgents(Repository):
                 if listed.agent == agent and (not thumbprint or listed.thumbprint == thumbprint)
             ]
             for place in gone:
-                _DROP_LISTED.on(conn.connection.driver_connection, place)
+                _DROP_LISTED.run(conn, place)
             if gone:
                 self._tell(conn)
             return len(gone)
@@ -293,13 +278,12 @@ class SqlAgents(Repository):
             head = Statement(_VERSION).all(conn)
             if head and fetched.version < head[0][1]:
                 return False
-            driver = conn.connection.driver_connection
             rows = Statement(_DIRECTORY).all(conn, key)
             after = storage.merged(unpack(rows[0][0], Fetched) if rows else None, fetched)
-            _PUT_DIRECTORY.on(driver, key, *storage.worth(after), pack(after))
+            _PUT_DIRECTORY.run(conn, key, *storage.worth(after), pack(after))
             over = _DIRECTORY_COUNT.all(conn)[0][0] - storage.DIRECTORIES
             if over > 0:
-                _DROP_LEAST.on(driver, key, over)
+                _DROP_LEAST.run(conn, key, over)
             return True
 
         return await self._change(keep)
@@ -307,15 +291,14 @@ class SqlAgents(Repository):
     async def _drop_directory(self, *, besides: str) -> None:
         """The one that is of least use."""
         key = parts_hash(besides)
-        await self._change(lambda conn: _DROP_LEAST.on(conn.connection.driver_connection, key, 1))
+        await self._change(lambda conn: _DROP_LEAST.run(conn, key, 1))
 
     async def flush_directory(self, url: str | None, now: int) -> int:  # noqa: ARG002
         def flush(conn: Connection) -> int:
-            driver = conn.connection.driver_connection
-            done = _DROP_DIRECTORIES.on(driver) if url is None else _DROP_DIRECTORY.on(driver, parts_hash(url))
+            done = _DROP_DIRECTORIES.run(conn) if url is None else _DROP_DIRECTORY.run(conn, parts_hash(url))
             gone = int(done.rowcount)
             self._tell(conn)
-            _FLUSHED.on(driver)
+            _FLUSHED.run(conn)
             return gone
 
         return await self._change(flush)
@@ -328,7 +311,7 @@ class SqlAgents(Repository):
         return self._store.watch(changed)
 
     def _tell(self, conn: Connection) -> None:
-        _CHANGED.on(conn.connection.driver_connection)
+        _CHANGED.run(conn)
         self._store.backend.announce(conn)
 
     async def _look(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
@@ -352,8 +335,7 @@ class SqlAgents(Repository):
         return budget.ok, budget.wait_ms
 
     async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
-        spending = BudgetUse(limits.asked(takes), now)
-        budgets: list[BucketState] = await self._store.run_together(self._spend, spending)
+        budgets: list[BucketState] = await self._store.run_together(self._spend, (limits.asked(takes), now))
         return budgets
 
     async def prune(self, now: int) -> int:
@@ -361,19 +343,11 @@ class SqlAgents(Repository):
 
     def _prune(self, now: int) -> int:
         """For a thread that may wait."""
-        gone = self._sweep(_SWEEP_NONCES, now - storage.GRACE_MS) + self._sweep(_SWEEP_FULL, float(now))
+        gone = sweep(self._store, _SWEEP_NONCES, now - storage.GRACE_MS) + sweep(self._store, _SWEEP_FULL, float(now))
         while True:
             with self._store.writing() as conn:
-                spare = min(_SWEEP, _BUCKET_COUNT.all(conn)[0][0] - (self._most_budgets or storage.BUDGETS))
-                done = _FULL_SOONEST.on(conn.connection.driver_connection, spare).rowcount if spare > 0 else 0
+                spare = min(SWEEP_ROWS, _BUCKET_COUNT.all(conn)[0][0] - (self._most_budgets or storage.BUDGETS))
+                done = _FULL_SOONEST.run(conn, spare).rowcount if spare > 0 else 0
             gone += done
             if not done:
                 return gone
-
-    def _sweep(self, statement: Statement, until: float) -> int:
-        gone, done = 0, _SWEEP
-        while done == _SWEEP:
-            with self._store.writing() as conn:
-                done = statement.on(conn.connection.driver_connection, until, _SWEEP).rowcount
-            gone += done
-        return gone

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Select, bindparam, delete, func, insert, or_, select, text
-from sqlalchemy.dialects import postgresql, sqlite
+import msgspec
+from sqlalchemy import Connection, Select, delete, func, insert, or_, select, text
 
 from callgate.audit.records import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
 from callgate.audit.storage import Archived, Counted, Filter, TreeHead
 from callgate.store.backend import Backend
 from callgate.store.schema import audit_checkpoint, audit_leaf, audit_record, audit_tile, audit_tree
+from callgate.store.statements import count, insert_new, upsert
 
 _LEAVES: Final = (
     f"SELECT l.leaf, l.record, r.id, {', '.join(f'r.{name}' for name in COLUMNS)} FROM audit_leaf l"  # noqa: S608
@@ -27,6 +28,7 @@ _ROWS: Final = f"SELECT id, {', '.join(COLUMNS)} FROM audit_record WHERE id > ? 
 _SEALED: Final = "SELECT id, body, seal FROM audit_record WHERE id > ? AND id <= ? ORDER BY id LIMIT ?"
 
 _id, _at, _call = audit_record.c.id, audit_record.c.at, audit_record.c.call
+_BODY: Final = select(_id, audit_record.c.body)
 
 
 class AuditTables:
@@ -41,7 +43,7 @@ class AuditTables:
 
     def head(self) -> TreeHead | None:
         row = self._conn.execute(select(audit_tree).where(audit_tree.c.id == 1)).first()
-        return None if row is None else TreeHead(row.size, row.record, row.root, row.note)
+        return None if row is None else TreeHead(*row[1:])
 
     def has_remains(self) -> bool:
         tables = (audit_tree, audit_leaf, audit_tile, audit_checkpoint)
@@ -52,10 +54,10 @@ class AuditTables:
         return self._conn.execute(select(audit_tile.c.hashes).where(wanted)).scalar()
 
     def tile_count(self) -> int:
-        return int(self._conn.execute(select(func.count()).select_from(audit_tile)).scalar_one())
+        return count(self._conn, audit_tile)
 
     def leaf_count(self) -> int:
-        return int(self._conn.execute(select(func.count()).select_from(audit_leaf)).scalar_one())
+        return count(self._conn, audit_leaf)
 
     def record_of(self, leaf: int) -> int | None:
         return self._conn.execute(select(audit_leaf.c.record).where(audit_leaf.c.leaf == leaf)).scalar()
@@ -65,7 +67,7 @@ class AuditTables:
 
     def checkpoints(self) -> Iterator[Archived]:
         for row in self._conn.execute(select(audit_checkpoint).order_by(audit_checkpoint.c.size)):
-            yield Archived(row.size, row.at, row.note)
+            yield Archived(*row)
 
     def last_archived(self) -> int:
         return int(self._conn.execute(select(func.coalesce(func.max(audit_checkpoint.c.at), 0))).scalar_one())
@@ -75,8 +77,7 @@ class AuditTables:
 
     def put_head(self, new: TreeHead) -> None:
         self._conn.execute(delete(audit_tree))
-        values = {"id": 1, "size": new.size, "record": new.record, "root": new.root, "note": new.note}
-        self._conn.execute(insert(audit_tree).values(values))
+        self._conn.execute(insert(audit_tree).values((1, *msgspec.structs.astuple(new))))
 
     def put_leaves(self, after: int, upto: int, size: int, expected: int) -> int:
         numbered = "SELECT :size - 1 + row_number() OVER (ORDER BY id), id"
@@ -93,22 +94,10 @@ class AuditTables:
 
     def put_tiles(self, tiles: Iterable[tuple[int, int, bytes]]) -> None:
         rows = [{"level": level, "tile": number, "hashes": hashes} for level, number, hashes in tiles]
-        if not rows:
-            return
-        make = sqlite.insert if self._conn.dialect.name == "sqlite" else postgresql.insert
-        statement = make(audit_tile).values({name: bindparam(name) for name in ("level", "tile", "hashes")})
-        self._conn.execute(
-            statement.on_conflict_do_update(
-                index_elements=["level", "tile"], set_={"hashes": statement.excluded.hashes}
-            ),
-            rows,
-        )
+        upsert(self._conn, audit_tile, rows, ("hashes",))
 
     def archive(self, checkpoint: Archived) -> None:
-        same = (audit_checkpoint.c.size == checkpoint.size) & (audit_checkpoint.c.at == checkpoint.at)
-        if self._conn.execute(select(audit_checkpoint.c.size).where(same)).first() is None:
-            values = {"size": checkpoint.size, "at": checkpoint.at, "note": checkpoint.note}
-            self._conn.execute(insert(audit_checkpoint).values(values))
+        insert_new(self._conn, audit_checkpoint, msgspec.structs.asdict(checkpoint))
 
     @property
     def dense(self) -> bool:
@@ -139,8 +128,7 @@ class AuditTables:
         return [tuple(row) for row in self._conn.execute(query)]
 
     def count_upto(self, record: int) -> int:
-        query = select(func.count()).select_from(audit_record).where(_id <= record)
-        return int(self._conn.execute(query).scalar_one())
+        return count(self._conn, audit_record, _id <= record)
 
     def unmapped(self, upto: int) -> int | None:
         query = select(func.min(_id)).where(_id <= upto, _id.not_in(select(audit_leaf.c.record)))
@@ -169,8 +157,8 @@ class AuditTables:
         return [(row.id, row.kind, row.body) for row in self._conn.execute(query)]
 
     def decisions(self, wanted: Filter, limit: int) -> Sequence[tuple[int, bytes]]:
-        query = self._where(select(_id, audit_record.c.body), wanted).where(audit_record.c.kind == DECISION)
-        return [(row.id, row.body) for row in self._conn.execute(query.order_by(_id.desc()).limit(limit))]
+        query = self._where(_BODY, wanted).where(audit_record.c.kind == DECISION)
+        return self._bodies(query.order_by(_id.desc()).limit(limit))
 
     def outcomes(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
         return self._of_calls(calls, OUTCOME)
@@ -181,26 +169,23 @@ class AuditTables:
     def _of_calls(self, calls: Sequence[str], kind: int) -> Sequence[tuple[int, bytes]]:
         found: list[tuple[int, bytes]] = []
         for start in range(0, len(calls), _IN):
-            query = select(_id, audit_record.c.body).where(
-                _call.in_(calls[start : start + _IN]), audit_record.c.kind == kind
-            )
-            found += [(row.id, row.body) for row in self._conn.execute(query.order_by(_id))]
+            query = _BODY.where(_call.in_(calls[start : start + _IN]), audit_record.c.kind == kind)
+            found += self._bodies(query.order_by(_id))
         return found
+
+    def _bodies(self, query: Select[Any]) -> list[tuple[int, bytes]]:
+        return [(row.id, row.body) for row in self._conn.execute(query)]
 
     def beginning(self, start: str) -> Sequence[str]:
         query = select(_call).where(_call >= start, _call < start + "\U0010ffff", audit_record.c.kind == DECISION)
         return [str(call) for call in self._conn.execute(query.distinct().limit(2)).scalars()]
 
     def bodies(self, wanted: Filter) -> Generator[tuple[Any, ...]]:
-        clauses, values = ["id >= ?"], [0]
-        if wanted.since is not None:
-            clauses += ["id >= ?", "at >= ?"]
-            values += [self._near(wanted.since - SLACK_MS), wanted.since]
-        if wanted.until is not None:
-            clauses += ["id <= ?", "at < ?"]
-            values += [self._near(wanted.until + SLACK_MS), wanted.until]
-        statement = f"SELECT id, body FROM audit_record WHERE {' AND '.join(clauses)} ORDER BY id"  # noqa: S608
-        return self._stream(statement, *values)
+        times = {"at >= ?": wanted.since, "at < ?": wanted.until}
+        given = {clause: at for clause, at in times.items() if at is not None}
+        where = " AND ".join(["id >= ?", "id < ?", *given])
+        statement = f"SELECT id, body FROM audit_record WHERE {where} ORDER BY id"  # noqa: S608
+        return self._stream(statement, *self.bounds(wanted), *given.values())
 
     def count(self, wanted: Filter) -> int:
         return int(self._conn.execute(self._where(select(func.count(_id)), wanted)).scalar_one())
@@ -218,10 +203,10 @@ class AuditTables:
     def between(
         self, wanted: Filter, first: int, end: int, *, limit: int, oldest: bool = False
     ) -> Sequence[tuple[int, bytes]]:
-        query = self._matching(select(_id, audit_record.c.body), wanted)
+        query = self._matching(_BODY, wanted)
         query = query.where(audit_record.c.kind == DECISION, _id >= first, _id < end)
         order = _id if oldest else _id.desc()
-        return [(row.id, row.body) for row in self._conn.execute(query.order_by(order).limit(limit))]
+        return self._bodies(query.order_by(order).limit(limit))
 
     def time_near(self, record: int) -> int | None:
         return self._conn.execute(select(_at).where(_id >= record).order_by(_id).limit(1)).scalar()
@@ -239,18 +224,12 @@ class AuditTables:
         ]
 
     def failures(self, outcomes: Sequence[str], first: int, limit: int) -> Sequence[tuple[int, bytes]]:
-        query = select(_id, audit_record.c.body).where(
-            _id >= first, audit_record.c.kind == OUTCOME, audit_record.c.reason.in_(outcomes)
-        )
-        return [(row.id, row.body) for row in self._conn.execute(query.order_by(_id.desc()).limit(limit))]
+        query = _BODY.where(_id >= first, audit_record.c.kind == OUTCOME, audit_record.c.reason.in_(outcomes))
+        return self._bodies(query.order_by(_id.desc()).limit(limit))
 
     def _where(self, query: Select[Any], wanted: Filter) -> Select[Any]:
-        query = self._matching(query, wanted)
-        if wanted.since is not None:
-            query = query.where(_id >= self._near(wanted.since - SLACK_MS))
-        if wanted.until is not None:
-            query = query.where(_id <= self._near(wanted.until + SLACK_MS))
-        return query
+        first, end = self.bounds(wanted)
+        return self._matching(query, wanted).where(_id >= first, _id < end)
 
     def _matching(self, query: Select[Any], wanted: Filter) -> Select[Any]:
         """All of a filter but where to look for its times."""

@@ -7,13 +7,14 @@ import stat
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy import Connection, insert, text
 
 from callgate.errors import StoreError
 from callgate.store import migrate
 from callgate.store.front import Store
 from callgate.store.schema import HEAD, audit_leaf, audit_record, control
 from callgate.store.sqlite import SqliteBackend
+from callgate.store.statements import count
 
 
 class StoreReport(msgspec.Struct, frozen=True):
@@ -43,7 +44,7 @@ def inspect(store: Store, *, quick: bool = False) -> StoreReport:
             schema = migrate.version(conn)
             problems += _integrity(store, conn, quick=quick)
             size = _bytes(store, conn)
-            records, leaves = _counts(conn) if schema == HEAD else (0, 0)
+            records, leaves = (count(conn, audit_record), count(conn, audit_leaf)) if schema == HEAD else (0, 0)
     except StoreError as error:
         return StoreReport(place, "unknown", 0, 0, 0, (f"{error} {error.advice}",))
     try:
@@ -54,18 +55,11 @@ def inspect(store: Store, *, quick: bool = False) -> StoreReport:
     return StoreReport(place, schema or "none", records, leaves, size, tuple(problems))
 
 
-class _Undo(Exception):
-    pass
-
-
 def _probe(store: Store) -> None:
     """Write something, and take it back."""
-    try:
-        with store.writing() as conn:
-            conn.execute(insert(control).values(name="probe", value="", changed_at=0, changed_by="", note="x" * 100))
-            raise _Undo
-    except _Undo:
-        return
+    with store.writing() as conn, conn.begin_nested() as savepoint:
+        conn.execute(insert(control).values(name="probe", value="", changed_at=0, changed_by="", note="x" * 100))
+        savepoint.rollback()
 
 
 def _place(store: Store) -> str:
@@ -90,10 +84,3 @@ def _bytes(store: Store, conn: Connection) -> int:
         pages = conn.exec_driver_sql("PRAGMA page_count").scalar_one()
         return int(pages) * int(conn.exec_driver_sql("PRAGMA page_size").scalar_one())
     return int(conn.execute(text("SELECT pg_database_size(current_database())")).scalar_one())
-
-
-def _counts(conn: Connection) -> tuple[int, int]:
-    return (
-        int(conn.execute(select(func.count()).select_from(audit_record)).scalar_one()),
-        int(conn.execute(select(func.count()).select_from(audit_leaf)).scalar_one()),
-    )

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
-from sqlalchemy import Connection, Table
+from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
 from sqlalchemy.dialects import postgresql, sqlite
 
 from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
-from callgate.store.front import Store
+
+if TYPE_CHECKING:
+    from callgate.store.front import Store
 
 T = TypeVar("T")
 
@@ -80,9 +82,45 @@ class Statement:
 
 def insert_new(conn: Connection, table: Table, values: Mapping[str, Any]) -> bool:
     """Insert a row unless its key is taken; whether it was inserted."""
-    make = sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
-    statement = make(table).values(dict(values)).on_conflict_do_nothing()
+    statement = _insert(conn)(table).values(dict(values)).on_conflict_do_nothing()
     return conn.execute(statement, execution_options={"preserve_rowcount": True}).rowcount == 1
+
+
+def upsert(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]], fresh: Sequence[str]) -> None:
+    """Insert rows; where the key of one is there, its `fresh` columns are written over."""
+    if rows:
+        statement = _insert(conn)(table)
+        over = {name: statement.excluded[name] for name in fresh}
+        conn.execute(statement.on_conflict_do_update(index_elements=[*table.primary_key], set_=over), list(rows))
+
+
+def _insert(conn: Connection) -> Callable[[Table], Any]:
+    return sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
+
+
+def count(conn: Connection, table: Table, *where: ColumnElement[bool]) -> int:
+    return int(conn.execute(select(func.count()).select_from(table).where(*where)).scalar_one())
+
+
+# How many rows one transaction sweeps out: writers wait for no more than that.
+SWEEP_ROWS: Final = 500
+
+
+def sweeping(start: str, table: str, key: str, condition: str) -> Statement:
+    """A statement over some rows at most. On PostgreSQL it never waits for a row, so nobody waits in a circle."""
+    some = f"SELECT {key} FROM {table} WHERE {condition} LIMIT ?"  # noqa: S608
+    where = f" WHERE ({key}) IN ("
+    return Statement(f"{start}{where}{some})", f"{start}{where}{some} FOR UPDATE SKIP LOCKED)".replace("x''", "''"))
+
+
+def sweep(store: Store, statement: Statement, until: float) -> int:
+    """Run it until no rows are left; how many it was. For a thread that may wait."""
+    gone, done = 0, SWEEP_ROWS
+    while done == SWEEP_ROWS:
+        with store.writing() as conn:
+            done = statement.run(conn, until, SWEEP_ROWS).rowcount
+        gone += done
+    return gone
 
 
 class Repository:
@@ -91,18 +129,31 @@ class Repository:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def _change(self, operation: Callable[[Connection], T]) -> T:
-        """Run a write in a transaction, one at a time over all processes; what it raises leaves nothing behind."""
+    async def _change(self, operation: Callable[[Connection], T], *witnesses: AuditRow | None) -> T:
+        """Run a write in a transaction, one at a time over all processes; what it raises leaves nothing behind.
+
+        The witnesses are written in it as well, unless it answers False: then nothing was changed.
+        """
 
         def held(conn: Connection) -> T:
             self._store.backend.hold_approvals(conn.connection.driver_connection)
-            return operation(conn)
+            done = operation(conn)
+            if done is not False:
+                self._record(conn, *witnesses)
+            return done
 
         return await self._store.run(held)
 
-    def _record(self, conn: Connection, witness: AuditRow | None) -> None:
-        if witness is not None:
-            self._store.insert(conn, witness)
+    def _record(self, conn: Connection, *witnesses: AuditRow | None) -> None:
+        for witness in witnesses:
+            if witness is not None:
+                self._store.insert(conn, witness)
+
+    async def _first(self, query: Select[Any]) -> Any:
+        return await self._store.read(lambda conn: conn.execute(query).first())
+
+    async def _rows(self, query: Select[Any]) -> Sequence[Any]:
+        return await self._store.read(lambda conn: conn.execute(query).all())
 
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -5,8 +5,9 @@ Revision ID: 0001
 
 from __future__ import annotations
 
-import sqlalchemy as sa
 from alembic import op
+
+from callgate.store.schema import columns
 
 revision = "0001"
 down_revision = None
@@ -15,11 +16,4 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_table(
-        "control",
-        sa.Column("name", sa.Text, primary_key=True),
-        sa.Column("value", sa.Text, nullable=False),
-        sa.Column("changed_at", sa.BigInteger, nullable=False),
-        sa.Column("changed_by", sa.Text, nullable=False),
-        sa.Column("note", sa.Text, nullable=False),
-    )
+    op.create_table("control", *columns("name text key, value text, changed_at int, changed_by text, note text"))

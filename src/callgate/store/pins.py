@@ -1,11 +1,12 @@
-"""Which servers and tools were seen, and making room for them."""
+"""The repository of pinning: decisions in a chain, servers and tools that were seen, connected servers."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 from sqlalchemy import (
     ColumnElement,
@@ -19,19 +20,26 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    not_,
     or_,
     select,
     update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
-from callgate.pinning.model import Change, Connected, ServerSeen, ToolSeen
+from callgate.errors import Reason, Refused
+from callgate.pinning.model import Change, Connected, Pin, ServerSeen, ToolSeen
 from callgate.pinning.storage import (
     USUAL,
+    ChainHead,
+    ExpectedTool,
     KeptServer,
+    Link,
     PinBounds,
+    Sealed,
+    check_link,
+    check_wanted,
     compare,
     make_room,
     names_of,
@@ -39,8 +47,8 @@ from callgate.pinning.storage import (
     too_many_tools,
     vanish,
 )
-from callgate.store.schema import pin, server_connected, server_seen, tool_seen, tool_text
-from callgate.store.statements import Repository, Statement, demand, pack, unpack
+from callgate.store.schema import pin, pin_head, server_connected, server_seen, tool_seen, tool_text
+from callgate.store.statements import Repository, Statement, demand, known, pack, unpack, upsert
 
 _SERVER_DECIDED: Final = select(pin.c.seq).where(pin.c.server_key == server_seen.c.key).exists()
 _SAME_TOOL: Final = and_(pin.c.server_key == tool_text.c.server_key, pin.c.tool_key == tool_text.c.tool_key)
@@ -68,7 +76,8 @@ def clear(conn: Connection, server: ServerSeen, bounds: PinBounds, before: int |
     """Make room for a server that was met just now; `before` is what waited of it until then, None for a newcomer."""
     key, lineage = parts_hash(server.server_id), parts_hash(server.lineage)
     weigh(conn, [key])
-    live = _connected(conn, server.last_seen)
+    connected = select(server_connected.c.body).where(server_connected.c.until > server.last_seen)
+    live = {parts_hash(unpack(body, Connected).server_id) for body in conn.execute(connected).scalars()}
     own = select(server_seen.c.key, server_seen.c.body).where(server_seen.c.lineage_key == lineage)
     # Only servers of one lineage are told apart by their names.
     names = {row.key: unpack(row.body, ServerSeen).name for row in conn.execute(own)}
@@ -86,11 +95,6 @@ def forget(conn: Connection, keys: Sequence[bytes]) -> None:
     conn.execute(delete(server_seen).where(server_seen.c.key.in_(keys)))
     for table in (tool_seen, tool_text):
         conn.execute(delete(table).where(table.c.server_key.in_(keys)))
-
-
-def _connected(conn: Connection, now: int) -> set[bytes]:
-    query = select(server_connected.c.body).where(server_connected.c.until > now)
-    return {parts_hash(unpack(body, Connected).server_id) for body in conn.execute(query).scalars()}
 
 
 class _StoreRoom:
@@ -298,13 +302,8 @@ class ListRecorder:
             old_text = (tool_text.c.tool_key == bindparam("tool"), tool_text.c.approval_hash == bindparam("text"))
             statement = update(tool_text).where(tool_text.c.server_key == self._key, *old_text)
             self._conn.execute(statement.values(last_seen=bindparam("seen")), left)
-        self._upsert([self._text(key, met[key], counts[key]) for key in moved])
-
-    def _upsert(self, texts: list[dict[str, Any]]) -> None:
-        make = sqlite.insert if self._conn.dialect.name == "sqlite" else postgresql.insert
-        statement = make(tool_text)
-        fresh = {name: statement.excluded[name] for name in ("changes", "last_seen", "body")}
-        self._conn.execute(statement.on_conflict_do_update(index_elements=[*tool_text.primary_key], set_=fresh), texts)
+        texts = [self._text(key, met[key], counts[key]) for key in moved]
+        upsert(self._conn, tool_text, texts, ("changes", "last_seen", "body"))
 
     def _touch(self, keys: Iterable[bytes]) -> None:
         """A page alone says that its tools are there, and nothing of the others."""
@@ -364,11 +363,82 @@ _STATE_BYTES: Final = 32
 # A gateway of an earlier version on the same store leaves the head empty, or as it was before the text changed.
 # A part of an empty value is NULL in SQLite.
 _STALE: Final = func.substr(tool_seen.c.head, 1, _STATE_BYTES, type_=LargeBinary).is_distinct_from(tool_seen.c.state)
-_HEAD: Final = func.substr(tool_seen.c.head, _STATE_BYTES + 1, type_=LargeBinary)
+_BODY_HEAD: Final = func.substr(tool_seen.c.head, _STATE_BYTES + 1, type_=LargeBinary)
 
 
-class SqlSightings(Repository):
-    """Servers in `server_seen`, the newest text of each tool in `tool_seen`, all texts in `tool_text`."""
+T = TypeVar("T")
+
+_pin: Final = msgspec.msgpack.Decoder(Pin)
+_ROWS: Final = select(pin.c.seq, pin.c.body, pin.c.mac).order_by(pin.c.seq)
+_HEAD: Final = select(pin_head.c.seq, pin_head.c.mac, pin_head.c.seal)
+_END: Final = select(func.coalesce(func.max(pin.c.seq), 0))
+
+
+def _head(conn: Connection) -> ChainHead | None:
+    row = conn.execute(_HEAD).first()
+    return None if row is None else ChainHead(_number(row[0]), _blob(row[1]), _blob(row[2]))
+
+
+def _sealed(conn: Connection, query: Select[Any]) -> list[Sealed]:
+    return [Sealed(_number(seq), _blob(body), _blob(mac)) for seq, body, mac in conn.execute(query)]
+
+
+def _blob(value: object) -> bytes:
+    # SQLite keeps whatever type was written; nothing of ours is empty, so what is no blob verifies nowhere.
+    return value if isinstance(value, bytes) else b""
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else -1
+
+
+def _newest(conn: Connection, wanted: ExpectedTool) -> ToolSeen | None:
+    """What `check_wanted` has to know of the newest entry; its bytes are not part of it."""
+    keys = (parts_hash(wanted.server_id), parts_hash(wanted.tool))
+    query = select(tool_seen.c.approval_hash, tool_seen.c.gone, tool_text.c.body).outerjoin(tool_text, SAME_TEXT)
+    row = conn.execute(query.where(tool_seen.c.server_key == keys[0], tool_seen.c.tool_key == keys[1])).first()
+    if row is None:
+        return None
+    return ToolSeen(
+        server_id=wanted.server_id,
+        tool=wanted.tool,
+        approval_hash=row.approval_hash,
+        raw=b"",
+        beside=unpack(row.body, ToolSeen).beside if row.body else {},
+        gone=bool(row.gone),
+    )
+
+
+def _values(row: Sealed) -> dict[str, Any]:
+    made = _pin.decode(row.body)
+    return {
+        "seq": row.seq,
+        "server_key": parts_hash(made.server_id),
+        "tool_key": parts_hash(made.tool),
+        "approval_hash": known(made.approval_hash),
+        "body": row.body,
+        "mac": row.mac,
+    }
+
+
+def _put_head(conn: Connection, before: ChainHead | None, after: ChainHead) -> None:
+    values = msgspec.structs.asdict(after)
+    if before is None:
+        conn.execute(insert(pin_head).values(id=1, **values))
+        return
+    same = and_(pin_head.c.seq == before.seq, pin_head.c.mac == before.mac, pin_head.c.seal == before.seal)
+    if conn.execute(update(pin_head).where(same).values(values)).rowcount != 1:
+        raise Refused(Reason.STORE_UNAVAILABLE, "another decision was made at the same moment")
+
+
+_connected = server_connected.c
+
+
+class SqlPins(Repository):
+    """The pinning room's `PinRepository`, each method one transaction; a witness is an `AuditRow` written in it.
+
+    Servers are in `server_seen`, the newest text of each tool in `tool_seen`, all texts in `tool_text`.
+    """
 
     async def saw(
         self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: PinBounds = USUAL
@@ -393,8 +463,7 @@ class SqlSightings(Repository):
 
     async def servers(self) -> list[ServerSeen]:
         query = select(server_seen.c.body, server_seen.c.last_seen)
-        rows = await self._store.read(lambda conn: conn.execute(query).all())
-        found = [replace(unpack(row.body, ServerSeen), last_seen=row.last_seen) for row in rows]
+        found = [replace(unpack(row.body, ServerSeen), last_seen=row.last_seen) for row in await self._rows(query)]
         return sorted(found, key=lambda server: (-server.last_seen, server.server_id))
 
     async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
@@ -405,7 +474,7 @@ class SqlSightings(Repository):
         if server_id is not None:
             columns.append(tool_text.c.body)
         else:
-            body = case((or_(DECIDED, _STALE), tool_text.c.body), else_=_HEAD)
+            body = case((or_(DECIDED, _STALE), tool_text.c.body), else_=_BODY_HEAD)
             columns += [body.label("body"), and_(_STALE, ~DECIDED).label("stale")]
         query: Select[Any] = (
             select(*columns)
@@ -415,7 +484,7 @@ class SqlSightings(Repository):
         if server_id is not None:
             query = query.where(tool_text.c.server_key == parts_hash(server_id))
         # Row by row: many that are stale are large together.
-        found = await self._store.read(lambda conn: [_listed(row) for row in conn.execute(query)])
+        found = await self._store.read(lambda conn: [_tool_of(row) for row in conn.execute(query)])
         return sorted(found, key=lambda tool: (tool.server_id, tool.tool))
 
     async def texts(self, server_id: str, tool: str) -> list[ToolSeen]:
@@ -426,35 +495,110 @@ class SqlSightings(Repository):
             .where(tool_text.c.server_key == parts_hash(server_id), tool_text.c.tool_key == parts_hash(tool))
             .order_by(tool_text.c.changes.desc())
         )
-        rows = await self._store.read(lambda conn: conn.execute(query).all())
-        return [_tool_of(row) for row in rows]
+        return [_tool_of(row) for row in await self._rows(query)]
 
     async def forget(self, server_id: str, witnesses: Sequence[AuditRow] = ()) -> None:
         def drop(conn: Connection) -> None:
             forget(conn, [parts_hash(server_id)])
-            for witness in witnesses:
-                self._record(conn, witness)
             self._store.backend.announce(conn)
 
-        await self._change(drop)
+        await self._change(drop, *witnesses)
 
+    async def connect(self, place: Connected, now: int, most: int) -> bool:
+        gateway, name, group = parts_hash(place.gateway), parts_hash(place.name), parts_hash(place.group)
+        same = parts_hash(place.name, place.server_id)
+        own = and_(_connected.gateway_key == gateway, _connected.name_key == name)
+        values = {
+            "gateway_key": gateway,
+            "name_key": name,
+            "group_key": group,
+            "place_key": same,
+            "until": place.until,
+            "body": pack(replace(place, until=0)),
+        }
 
-def _listed(row: Row[Any]) -> ToolSeen:
-    made = _tool_of(row)
-    return replace(made, raw=b"") if getattr(row, "stale", False) else made
+        def take(conn: Connection) -> bool:
+            conn.execute(delete(server_connected).where(_connected.until <= now))
+            had = conn.execute(select(_connected.place_key, _connected.group_key).where(own)).first()
+            others = select(func.count(_connected.place_key.distinct())).where(
+                _connected.group_key == group, _connected.place_key != same, not_(own)
+            )
+            room = conn.execute(others).scalar_one() < most
+            # One that has no place keeps none, so that of too many the right number is left.
+            conn.execute(delete(server_connected).where(own))
+            if room:
+                conn.execute(insert(server_connected).values(values))
+            if room != (had is not None and tuple(had) == (same, group)):
+                self._store.backend.announce(conn)
+            return room
+
+        return await self._change(take)
+
+    async def connected(self, now: int) -> list[Connected]:
+        query = select(_connected.body, _connected.until).where(_connected.until > now)
+        found = [replace(unpack(row.body, Connected), until=row.until) for row in await self._rows(query)]
+        return sorted(found, key=lambda one: (one.group, one.name, one.server_id, one.gateway))
+
+    async def disconnect(self, gateway: str, name: str | None = None) -> None:
+        given = delete(server_connected).where(_connected.gateway_key == parts_hash(gateway))
+        if name is not None:
+            given = given.where(_connected.name_key == parts_hash(name))
+
+        def give(conn: Connection) -> None:
+            if conn.execute(given).rowcount:
+                self._store.backend.announce(conn)
+
+        await self._change(give)
+
+    async def head(self) -> ChainHead | None:
+        return await self._doubting(_head)
+
+    async def chain(self, after: int = 0, most: int = 10_000) -> list[Sealed]:
+        query = _ROWS.where(pin.c.seq > after).limit(max(0, most))
+        return await self._doubting(lambda conn: _sealed(conn, query))
+
+    async def since(self, after: int = 0) -> tuple[ChainHead | None, list[Sealed]]:
+        query = _ROWS.where(pin.c.seq > after)
+        return await self._doubting(lambda conn: (_head(conn), _sealed(conn, query)))
+
+    async def _doubting(self, read: Callable[[Connection], T]) -> T:
+        """Somebody may have written anything into these tables: what is no row of ours must be found, not raised."""
+
+        def look(conn: Connection) -> T:
+            with self._store.backend.doubting(conn):
+                return read(conn)
+
+        return await self._store.read(look)
+
+    async def decide(self, wanted: Sequence[ExpectedTool], link: Link, witnesses: Sequence[AuditRow] = ()) -> None:
+        def add(conn: Connection) -> None:
+            for one in wanted:
+                check_wanted(one, _newest(conn, one))
+            before = _head(conn)
+            # Nothing is added to a chain that does not end where its head says.
+            if conn.execute(_END).scalar_one() != (0 if before is None else before.seq):
+                raise Refused(Reason.PIN_TAMPERED)
+            rows, after = link(before)
+            check_link(before, rows, after)
+            if rows:
+                values = [_values(row) for row in rows]
+                conn.execute(insert(pin), values)
+                weigh(conn, {row["server_key"] for row in values})
+            _put_head(conn, before, after)
+            self._store.backend.announce(conn)
+
+        await self._change(add, *witnesses)
 
 
 def _tool_of(row: Row[Any]) -> ToolSeen:
     """A text; one that is no longer the newest has no row of `tool_seen` beside it."""
     newest = row.seen is not None
+    made = unpack(row.body, ToolSeen)
+    # What waits may be as large as servers like.
+    made = replace(made, raw=b"") if getattr(row, "stale", False) else made
     seen = effective(row.seen, row.whole_seen, gone=bool(row.gone)) if newest else row.last_seen
-    return replace(
-        unpack(row.body, ToolSeen),
-        first_seen=row.first_seen,
-        last_seen=seen,
-        changes=row.changes,
-        gone=newest and bool(row.gone),
-    )
+    gone = newest and bool(row.gone)
+    return replace(made, first_seen=row.first_seen, last_seen=seen, changes=row.changes, gone=gone)
 
 
 def _put_server(conn: Connection, sighting: ObservedList, before: Row[Any] | None) -> None:

@@ -1,0 +1,701 @@
+"""The repository of verified approval: people and passkeys, challenges, requests, console sessions.
+
+Only conditional writes decide who wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
+
+from callgate.approval.model import (
+    Challenge,
+    ChallengeUse,
+    ConsoleSession,
+    Credential,
+    GrantUse,
+    Registration,
+    Request,
+    RequestState,
+    Role,
+    Ticket,
+    Use,
+    User,
+)
+from callgate.approval.storage import ApprovalBounds
+from callgate.audit.records import AuditRow
+from callgate.canonical import parts_hash
+from callgate.errors import Reason, Refused, Spent
+from callgate.store.front import Store
+from callgate.store.schema import (
+    approval_request,
+    challenge,
+    console_session,
+    control,
+    passkey,
+    person,
+    recovery_code,
+    registration,
+    ticket,
+)
+from callgate.store.statements import (
+    DAY_MS,
+    KEEP_MS,
+    SWEEP,
+    Repository,
+    Statement,
+    count,
+    demand,
+    insert_new,
+    known,
+)
+
+# In the order of `Credential`'s fields.
+PASSKEY: Final = tuple(column.name for column in passkey.c)
+_TRANSPORTS: Final = PASSKEY.index("transports")
+_FLAGS: Final = (PASSKEY.index("backup_eligible"), PASSKEY.index("backed_up"))
+_transports: Final = msgspec.json.Decoder(tuple[str, ...])
+
+
+def credential_of(row: Sequence[Any]) -> Credential:
+    """A credential from the columns of `PASSKEY`."""
+    values = list(row)
+    values[_TRANSPORTS] = _transports.decode(values[_TRANSPORTS])
+    # SQLite knows no truth values, only 0 and 1.
+    for flag in _FLAGS:
+        values[flag] = bool(values[flag])
+    return Credential(*values)
+
+
+def insert_credential(conn: Connection, credential: Credential) -> bool:
+    """Store a new passkey; False if its id is taken."""
+    values = dict(zip(PASSKEY, msgspec.structs.astuple(credential), strict=True))
+    # Transports are what a client says: as JSON they hold whatever it says.
+    values["transports"] = msgspec.json.encode(credential.transports).decode()
+    return insert_new(conn, passkey, values)
+
+
+def _forget_calls(conn: Connection, name: str) -> None:
+    """A person who may approve nothing any more has no calls that wait for them, and nothing open to sign."""
+    conn.execute(delete(approval_request).where(approval_request.c.person == name))
+    # A consumed challenge stays known as consumed for as long as any other.
+    conn.execute(delete(challenge).where(challenge.c.person == name, challenge.c.consumed_at.is_(None)))
+
+
+def _roles(conn: Connection) -> dict[str, str]:
+    """Everybody's role; nobody else changes one until this transaction is over."""
+    query = select(person.c.name, person.c.role).order_by(person.c.name).with_for_update()
+    return {row.name: row.role for row in conn.execute(query)}
+
+
+def _keep_an_operator(roles: dict[str, str], without: str) -> None:
+    if roles[without] == "operator" and not any(role == "operator" for name, role in roles.items() if name != without):
+        raise Refused(Reason.LAST_OPERATOR)
+
+
+_challenge: Final = msgspec.msgpack.Decoder(Challenge)
+_CONSUME: Final = Statement(
+    "UPDATE challenge SET consumed_at = ? WHERE id = ? AND consumed_at IS NULL AND expires_at > ?"
+)
+# §4.8 steps 11 and 14: zero means that the passkey does not count; otherwise the number only grows.
+_COUNT: Final = Statement(
+    "UPDATE passkey SET counter = ?, last_used_at = ?, backed_up = ?"
+    " WHERE id = ? AND revoked_at IS NULL AND (counter = 0 OR counter < ?)"
+)
+_GRANT: Final = Statement(
+    "UPDATE approval_request SET state = 'used', call = ? WHERE id = ? AND state = 'approved' AND expires_at > ?"
+)
+_STATE: Final = Statement("SELECT consumed_at, expires_at FROM challenge WHERE id = ?")
+_REVOKED: Final = Statement("SELECT revoked_at FROM passkey WHERE id = ?")
+_ONE: Final = Statement("SELECT body, consumed_at FROM challenge WHERE id = ?")
+# One statement is one view, also where two would be two.
+_BOTH: Final = Statement(
+    f"SELECT c.body, c.consumed_at, {', '.join(f'p.{name}' for name in PASSKEY)} FROM (SELECT 1 AS one) AS o"  # noqa: S608
+    " LEFT JOIN challenge AS c ON c.id = ? LEFT JOIN passkey AS p ON p.id = ?"
+)
+_SWEEP_CHALLENGES: Final = Statement(
+    "DELETE FROM challenge WHERE seq IN (SELECT seq FROM challenge WHERE expires_at < ? ORDER BY expires_at LIMIT ?)"
+)
+_ADD: Final = Statement("INSERT INTO challenge (id, person, expires_at, body) VALUES (?, ?, ?, ?) RETURNING seq")
+_OPEN: Final = Statement(
+    "SELECT count(*) FROM (SELECT 1 FROM challenge WHERE expires_at > ? AND consumed_at IS NULL LIMIT ?) AS found"
+)
+_OPEN_OF: Final = Statement(
+    "SELECT count(*) FROM"
+    " (SELECT 1 FROM challenge WHERE person = ? AND expires_at > ? AND consumed_at IS NULL LIMIT ?) AS found"
+)
+
+
+class OpenChallengeCount:
+    """Tells that a bound is kept without counting each time.
+
+    What is open now was open when somebody last counted, or was added since; `seq` tells how many that are at most,
+    whichever process added them. Only where that could be too many, they are counted again.
+    """
+
+    KEPT: Final = 1000
+    # Counting many for every refusal would make being full expensive: what was full is full for a moment longer.
+    MANY: Final = 1000
+    FULL_MS: Final = 250
+
+    def __init__(self) -> None:
+        self._counted: dict[tuple[int, str | None], tuple[int, int]] = {}
+        self._full: dict[tuple[int, str | None], int] = {}
+
+    def freed(self) -> None:
+        """Something was used up here, so there is room again."""
+        self._full.clear()
+
+    def within(self, bound: int, user: str | None, seq: int, now: int, count: Callable[[], int]) -> bool:
+        # Counting ends one beyond the bound, so what was counted says nothing about a higher one.
+        key = (bound, user)
+        found, at = self._counted.get(key, (bound, 0))
+        if found + max(0, seq - at) <= bound:
+            return True
+        if key in self._full and 0 <= now - self._full[key] < self.FULL_MS:
+            return False
+        if len(self._counted) >= self.KEPT:
+            self._counted.clear()
+            self._full.clear()
+        found = count()
+        self._counted[key] = found, seq
+        if found > bound >= self.MANY:
+            self._full[key] = now
+        return found <= bound
+
+
+def _issued(body: bytes, consumed_at: int | None) -> Challenge:
+    return replace(_challenge.decode(body), consumed_at=consumed_at)
+
+
+def _why_not(conn: Connection, challenge: str, at: int) -> Reason:
+    """§4.8: unknown, then consumed, then expired."""
+    found = _STATE.first(conn, challenge)
+    if found is None:
+        return Reason.CHALLENGE_UNKNOWN
+    consumed_at, expires_at = found
+    if consumed_at is not None:
+        return Reason.CHALLENGE_CONSUMED
+    return Reason.CHALLENGE_EXPIRED if expires_at <= at else Reason.CHALLENGE_UNKNOWN
+
+
+_MOST_LISTED: Final = 10_000
+_request: Final = msgspec.msgpack.Decoder(Request)
+_id, _columns = approval_request.c.id, approval_request.c
+
+
+class StoredDecision(msgspec.Struct, frozen=True):
+    """What became of a request, and by whom."""
+
+    at: int
+    by: str
+    note: str | None = None
+    evidence: dict[str, Any] | None = None
+
+
+_decision: Final = msgspec.msgpack.Decoder(StoredDecision)
+
+
+def call_key(caller: str, server: str, tool: str, action_hash: bytes) -> bytes:
+    """One value for who calls what; texts of any kind and length, which no index would take, go in."""
+    return parts_hash(caller, server, tool, action_hash)
+
+
+_IDENTITY: Final = "deployment_id"
+
+
+class SqlApprovals(Repository):
+    """The approval room's repository, each method one transaction; a witness is an `AuditRow` written in it."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._tally = OpenChallengeCount()
+
+    # -- people, passkeys and how one gets in ------------------------------------------------------------------
+
+    async def add_ticket(self, ticket: Ticket, witness: AuditRow | None = None) -> None:
+        demand(ticket.user, ticket.purpose, ticket.by)
+
+        await self._change(lambda conn: _put_ticket(conn, ticket), witness)
+
+    async def ticket(self, ticket_hash: bytes) -> Ticket | None:
+        row = await self._first(select(ticket).where(ticket.c.hash == ticket_hash))
+        return None if row is None else Ticket(*row)
+
+    async def begin_registration(
+        self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
+    ) -> None:
+        demand(registration.user)
+
+        def begin(conn: Connection) -> None:
+            first = ticket is None or _use_ticket(conn, ticket, registration.user, now) == "setup"
+            if first:
+                _demand_first_use(conn, registration.user)
+            _demand_room(conn, registration.user, bounds, now)
+            _put_registration(conn, registration, now, ticketed=not first)
+
+        await self._change(begin)
+
+    async def registration(self, challenge: bytes) -> Registration | None:
+        columns = registration.c
+        query = select(columns.challenge, columns.person, columns.created_at, columns.expires_at, columns.used_at)
+        row = await self._first(query.where(columns.challenge == challenge))
+        return None if row is None else Registration(*row)
+
+    async def open_registrations(self, now: int) -> int:
+        begun = (registration.c.used_at.is_(None), registration.c.expires_at > now)
+        return await self._store.read(lambda conn: count(conn, registration, *begun))
+
+    async def finish_registration(
+        self,
+        challenge: bytes,
+        credential: Credential,
+        codes: Sequence[bytes],
+        *,
+        now: int,
+        witness: AuditRow | None = None,
+    ) -> None:
+        demand(credential.id, credential.user, credential.name, credential.aaguid, credential.attestation)
+
+        def finish(conn: Connection) -> None:
+            ticketed = _use_registration(conn, challenge, credential.user, now)
+            if not insert_credential(conn, credential):
+                raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
+            # First use is over as soon as there is a passkey, also for those who began before that.
+            if not ticketed and _passkeys(conn, credential.user) > 1:
+                raise Refused(Reason.NO_PENDING_ENROLLMENT)
+            if codes:
+                _replace_codes(conn, credential.user, codes)
+
+        await self._change(finish, witness)
+
+    async def use_recovery_code(self, user: str, code: bytes, ticket: Ticket, witness: AuditRow | None = None) -> None:
+        user = known(user)
+        held = (recovery_code.c.person == user, recovery_code.c.hash == code)
+
+        def use(conn: Connection) -> None:
+            if ticket.user != user or conn.execute(delete(recovery_code).where(*held)).rowcount == 0:
+                raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+            _put_ticket(conn, ticket)
+
+        await self._change(use, witness)
+
+    async def recovery_codes(self, user: str) -> int:
+        own = recovery_code.c.person == known(user)
+        return await self._store.read(lambda conn: count(conn, recovery_code, own))
+
+    async def add_user(self, user: User, witness: AuditRow | None = None) -> None:
+        demand(user.name, user.display_name)
+
+        def add(conn: Connection) -> None:
+            if not insert_new(conn, person, msgspec.structs.asdict(user)):
+                raise Refused(Reason.USER_EXISTS)
+
+        await self._change(add, witness)
+
+    async def user(self, name: str) -> User | None:
+        row = await self._first(select(person).where(person.c.name == known(name)))
+        return None if row is None else User(*row)
+
+    async def users(self) -> Sequence[User]:
+        rows = await self._rows(select(person))
+        # Sorted here: databases differ in how they order text.
+        return sorted((User(*row) for row in rows), key=lambda user: user.name)
+
+    async def set_role(self, name: str, role: Role, witness: AuditRow | None = None) -> bool:
+        name = known(name)
+
+        def change(conn: Connection) -> bool:
+            roles = _roles(conn)
+            if name not in roles:
+                return False
+            if role != "operator":
+                _keep_an_operator(roles, name)
+            conn.execute(update(person).where(person.c.name == name).values(role=role))
+            if role == "viewer":
+                _forget_calls(conn, name)
+            return True
+
+        return await self._change(change, witness)
+
+    async def remove_user(self, name: str, witness: AuditRow | None = None) -> bool:
+        name = known(name)
+
+        def remove(conn: Connection) -> bool:
+            roles = _roles(conn)
+            if name not in roles:
+                return False
+            # Where nobody is left, whoever comes next is an operator again.
+            if len(roles) > 1:
+                _keep_an_operator(roles, name)
+            conn.execute(delete(person).where(person.c.name == name))
+            for table in (passkey, ticket, recovery_code, registration, console_session):
+                conn.execute(delete(table).where(table.c.person == name))
+            _forget_calls(conn, name)
+            return True
+
+        return await self._change(remove, witness)
+
+    async def credential(self, credential_id: str) -> Credential | None:
+        row = await self._first(select(passkey).where(passkey.c.id == known(credential_id)))
+        return None if row is None else credential_of(row)
+
+    async def credentials(self, user: str | None = None, *, revoked: bool = False) -> Sequence[Credential]:
+        query = select(passkey).order_by(passkey.c.created_at, passkey.c.id)
+        if user is not None:
+            query = query.where(passkey.c.person == known(user))
+        if not revoked:
+            query = query.where(passkey.c.revoked_at.is_(None))
+        return [credential_of(row) for row in await self._rows(query)]
+
+    async def rename_credential(self, credential_id: str, name: str, witness: AuditRow | None = None) -> bool:
+        demand(name)
+        statement = update(passkey).where(passkey.c.id == known(credential_id)).values(name=name)
+        return await self._change(lambda conn: conn.execute(statement).rowcount > 0, witness)
+
+    async def revoke_credential(self, credential_id: str, at: int, witness: AuditRow | None = None) -> bool:
+        credential_id = known(credential_id)
+        live = (passkey.c.id == credential_id, passkey.c.revoked_at.is_(None))
+
+        def revoke(conn: Connection) -> bool:
+            if conn.execute(update(passkey).where(*live).values(revoked_at=at)).rowcount == 0:
+                return False
+            conn.execute(delete(console_session).where(console_session.c.credential == credential_id))
+            return True
+
+        return await self._change(revoke, witness)
+
+    # -- challenges and requests -------------------------------------------------------------------------------
+
+    async def add_challenge(self, challenge: Challenge, bounds: ApprovalBounds) -> None:
+        demand(challenge.id, challenge.user)
+        body = msgspec.msgpack.encode(challenge)
+        await self._store.run(lambda conn: self._add(conn, challenge, body, bounds))
+
+    def _add(self, conn: Connection, new: Challenge, body: bytes, bounds: ApprovalBounds) -> None:
+        now, user = new.created_at, new.user
+        driver = conn.connection.driver_connection
+        with self._store.backend.together(driver):
+            self._store.backend.hold_approvals(driver)
+            _SWEEP_CHALLENGES.run(conn, now - KEEP_MS, SWEEP)
+            added = _ADD.run(conn, new.id, user, new.expires_at, body)
+        seq = int(added.fetchall()[0][0])
+        each, most = bounds.per_user, bounds.in_all
+        within = self._tally.within
+        if not (
+            within(each, user, seq, now, lambda: int(_OPEN_OF.all(conn, user, now, each + 1)[0][0]))
+            and within(most, None, seq, now, lambda: int(_OPEN.all(conn, now, most + 1)[0][0]))
+        ):
+            raise Refused(Reason.APPROVAL_LIMIT)
+
+    async def challenge(self, challenge_id: str) -> Challenge | None:
+        wanted = known(challenge_id)
+        row = await self._store.read(lambda conn: _ONE.first(conn, wanted))
+        return None if row is None else _issued(*row)
+
+    async def look_up(self, challenge_id: str, credential_id: str) -> tuple[Challenge | None, Credential | None]:
+        wanted = known(challenge_id), known(credential_id)
+        row = await self._store.read(lambda conn: _BOTH.first(conn, *wanted))
+        assert row is not None
+        challenge = None if row[0] is None else _issued(row[0], row[1])
+        return challenge, None if row[2] is None else credential_of(row[2:])
+
+    async def use(self, use: Use, witness: AuditRow | None = None) -> None:
+        if isinstance(use, ChallengeUse):
+            await self._store.run(lambda conn: self._consume(conn, use, witness))
+        else:
+            await self._store.run(lambda conn: self._use_grant(conn, use, witness))
+
+    def _consume(self, conn: Connection, use: ChallengeUse, witness: AuditRow | None) -> None:
+        """§4.8, steps 13 and 14, and their record.
+
+        All of it is sent before anything is known of its success: raising undoes all of it (the store's savepoint).
+        """
+        challenge, credential = known(use.challenge), known(use.credential)
+        driver = conn.connection.driver_connection
+        with self._store.backend.together(driver):
+            self._store.backend.hold_approvals(driver)
+            consumed = _CONSUME.run(conn, use.at, challenge, use.at)
+            moved = _COUNT.run(conn, use.counter, use.at, use.backed_up, credential, use.counter)
+            self._record(conn, witness)
+        if consumed.rowcount != 1:
+            raise Spent(_why_not(conn, challenge, use.at))
+        if moved.rowcount != 1:
+            found = _REVOKED.first(conn, credential)
+            gone = found is None or found[0] is not None
+            raise Spent(Reason.UNKNOWN_CREDENTIAL if gone else Reason.SIGNATURE_COUNTER_REGRESSION)
+        self._tally.freed()
+
+    def _use_grant(self, conn: Connection, use: GrantUse, witness: AuditRow | None) -> None:
+        driver = conn.connection.driver_connection
+        with self._store.backend.together(driver):
+            self._store.backend.hold_approvals(driver)
+            used = _GRANT.run(conn, use.call, known(use.request), use.at)
+            self._record(conn, witness)
+        if used.rowcount != 1:
+            raise Spent(Reason.APPROVAL_EXPIRED)
+
+    async def open_request(self, request: Request, bounds: ApprovalBounds, witness: AuditRow | None = None) -> Request:
+        demand(request.id, request.user)
+        new = replace(
+            request, why=_whole(request.why), agent={_whole(key): _whole(text) for key, text in request.agent.items()}
+        )
+        key = call_key(new.caller, new.server, new.tool, new.action_hash)
+        body = msgspec.msgpack.encode(new)
+
+        def open_or_find(conn: Connection) -> Request:
+            # A request is of no use to anyone a day after it ran out, decided or not.
+            _drop_some(conn, _id, _columns.expires_at < new.created_at - DAY_MS)
+            unexpired = (_columns.person == new.user, _columns.expires_at > new.created_at)
+            same = _select().where(*unexpired, _columns.call_key == key, _columns.state.in_(("waiting", "approved")))
+            found = conn.execute(same.order_by(_columns.created_at, _id).limit(1)).first()
+            if found is not None:
+                return _request_of(found)
+            if count(conn, approval_request, *unexpired, _columns.state == "waiting") >= bounds.requests_per_user:
+                raise Refused(Reason.APPROVAL_LIMIT)
+            values = (new.id, new.user, key, new.state, new.created_at, new.expires_at, None, None, body)
+            conn.execute(insert(approval_request).values(values))
+            self._record(conn, witness)
+            self._store.backend.announce(conn)
+            return new
+
+        return await self._change(open_or_find)
+
+    async def find_grant(self, caller: str, server: str, tool: str, action_hash: bytes, now: int) -> Request | None:
+        key = call_key(caller, server, tool, action_hash)
+        granted = _select().where(_columns.call_key == key, _columns.state == "approved", _columns.expires_at > now)
+        row = await self._first(granted.order_by(_columns.created_at, _id).limit(1))
+        return None if row is None else _request_of(row)
+
+    async def hear_refusal(
+        self, caller: str, server: str, tool: str, action_hash: bytes, *, call: str, now: int
+    ) -> Request | None:
+        key = call_key(caller, server, tool, action_hash)
+        unheard = (
+            _columns.call_key == key,
+            _columns.state == "refused",
+            _columns.call.is_(None),
+            _columns.expires_at > now,
+        )
+        oldest = _select().where(*unheard).order_by(_columns.created_at, _id).limit(1)
+        # Nearly always there is none, and a look is cheaper than a turn at writing.
+        if await self._first(oldest) is None:
+            return None
+
+        def hear(conn: Connection) -> Request | None:
+            found = conn.execute(oldest).first()
+            if found is None:
+                return None
+            mark = update(approval_request).where(_id == found.id, _columns.call.is_(None)).values(call=call)
+            marked = conn.execute(mark, execution_options={"preserve_rowcount": True})
+            return replace(_request_of(found), call=call) if marked.rowcount == 1 else None
+
+        return await self._change(hear)
+
+    async def request(self, request_id: str) -> Request | None:
+        row = await self._first(_select().where(_id == known(request_id)))
+        return None if row is None else _request_of(row)
+
+    async def requests(
+        self, user: str | None = None, *, states: Sequence[RequestState] = (), limit: int = 100
+    ) -> Sequence[Request]:
+        query = _select().order_by(_columns.created_at.desc(), _id.desc()).limit(max(0, min(limit, _MOST_LISTED)))
+        if user is not None:
+            query = query.where(_columns.person == known(user))
+        if states:
+            query = query.where(_columns.state.in_(states))
+        return [_request_of(row) for row in await self._rows(query)]
+
+    async def approve_request(
+        self, request_id: str, use: ChallengeUse, evidence: dict[str, Any], by: str, witness: AuditRow | None = None
+    ) -> Request:
+        decision = StoredDecision(use.at, by, evidence=evidence)
+
+        def approve(conn: Connection) -> Request:
+            decided = self._decide(conn, known(request_id), "approved", decision)
+            self._consume(conn, use, witness)
+            return decided
+
+        return await self._change(approve)
+
+    async def refuse_request(
+        self, request_id: str, by: str, note: str, at: int, witness: AuditRow | None = None
+    ) -> Request:
+        decision = StoredDecision(at, _whole(by), note=_whole(note))
+        return await self._change(lambda conn: self._decide(conn, known(request_id), "refused", decision), witness)
+
+    def _decide(self, conn: Connection, request_id: str, state: RequestState, decision: StoredDecision) -> Request:
+        waiting = (_id == request_id, _columns.state == "waiting", _columns.expires_at > decision.at)
+        statement = update(approval_request).where(*waiting)
+        done = conn.execute(statement.values(state=state, decision=msgspec.msgpack.encode(decision))).rowcount
+        row = conn.execute(_select().where(_id == request_id)).first()
+        if done != 1:
+            decided = row is not None and row.state != "waiting"
+            raise Spent(Reason.APPROVAL_DECIDED if decided else Reason.APPROVAL_EXPIRED)
+        assert row is not None
+        self._store.backend.announce(conn)
+        return _request_of(row)
+
+    # -- the console -------------------------------------------------------------------------------------------
+
+    async def add_session(self, session: ConsoleSession) -> None:
+        demand(session.user, session.credential, session.csrf)
+
+        def add(conn: Connection) -> None:
+            conn.execute(delete(console_session).where(console_session.c.expires_at <= session.created_at))
+            # Without the role: it is the person's, and read with every request.
+            conn.execute(insert(console_session).values(msgspec.structs.astuple(session)[:-1]))
+
+        await self._change(add)
+
+    async def session(self, session_id: bytes, now: int) -> ConsoleSession | None:
+        # A passkey that was revoked while somebody signed in with it opens nothing.
+        query = (
+            select(console_session, person.c.role)
+            .join(person, person.c.name == console_session.c.person)
+            .join(passkey, passkey.c.id == console_session.c.credential)
+            .where(
+                console_session.c.id == session_id,
+                console_session.c.expires_at > now,
+                passkey.c.revoked_at.is_(None),
+            )
+        )
+        row = await self._first(query)
+        return None if row is None else ConsoleSession(*row)
+
+    async def end_session(self, session_id: bytes) -> None:
+        await self._change(lambda conn: conn.execute(delete(console_session).where(console_session.c.id == session_id)))
+
+    async def identity(self, fresh: str) -> str:
+        def read(conn: Connection) -> str | None:
+            return conn.execute(select(control.c.value).where(control.c.name == _IDENTITY)).scalar()
+
+        def make(conn: Connection) -> str:
+            row = {"name": _IDENTITY, "value": fresh, "changed_at": 0, "changed_by": "callgate", "note": ""}
+            insert_new(conn, control, row)
+            return read(conn) or fresh
+
+        stored = await self._store.read(read)
+        return stored if stored is not None else await self._change(make)
+
+
+def _put_ticket(conn: Connection, new: Ticket) -> None:
+    if conn.execute(select(person.c.name).where(person.c.name == new.user)).first() is None:
+        raise Refused(Reason.USER_UNKNOWN)
+    long_ago = new.created_at - DAY_MS
+    _drop_some(conn, ticket.c.hash, or_(ticket.c.used_at < long_ago, ticket.c.expires_at < long_ago))
+    conn.execute(insert(ticket).values(msgspec.structs.astuple(new)))
+
+
+def _drop_some(conn: Connection, key: ColumnElement[Any], old: ColumnElement[bool]) -> None:
+    """What is of no use to anyone any more goes, some rows with each write."""
+    table = key.table
+    conn.execute(delete(table).where(key.in_(select(key).where(old).limit(SWEEP))))
+
+
+def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int) -> str:
+    """Use it up; what it is for."""
+    good = (
+        ticket.c.hash == ticket_hash,
+        ticket.c.person == user,
+        ticket.c.used_at.is_(None),
+        ticket.c.expires_at > now,
+    )
+    if conn.execute(update(ticket).where(*good).values(used_at=now)).rowcount == 0:
+        raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+    return str(conn.execute(select(ticket.c.purpose).where(ticket.c.hash == ticket_hash)).scalar_one())
+
+
+def _demand_first_use(conn: Connection, user: str) -> None:
+    there = conn.execute(select(person.c.name).where(person.c.name == user)).first() is not None
+    if not there or _passkeys(conn, user) > 0:
+        raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
+
+
+def _passkeys(conn: Connection, user: str) -> int:
+    """Revoked ones too."""
+    return count(conn, passkey, passkey.c.person == user)
+
+
+def _demand_room(conn: Connection, user: str, bounds: ApprovalBounds, now: int) -> None:
+    begun = (registration.c.person == user, registration.c.used_at.is_(None), registration.c.expires_at > now)
+    under_way = count(conn, registration, *begun)
+    passkeys = count(conn, passkey, passkey.c.person == user, passkey.c.revoked_at.is_(None))
+    if under_way >= bounds.registrations_per_user or under_way + passkeys >= bounds.credentials_per_user:
+        raise Refused(Reason.APPROVAL_LIMIT)
+
+
+def _use_registration(conn: Connection, challenge: bytes, user: str, now: int) -> bool:
+    """Use it up; whether it was begun with a ticket."""
+    good = (
+        registration.c.challenge == challenge,
+        registration.c.person == user,
+        registration.c.used_at.is_(None),
+        registration.c.expires_at > now,
+    )
+    if conn.execute(update(registration).where(*good).values(used_at=now)).rowcount == 0:
+        raise Refused(Reason.NO_PENDING_ENROLLMENT)
+    query = select(registration.c.ticketed).where(registration.c.challenge == challenge)
+    return bool(conn.execute(query).scalar_one())
+
+
+def _put_registration(conn: Connection, new: Registration, now: int, *, ticketed: bool) -> None:
+    _drop_some(conn, registration.c.challenge, registration.c.expires_at < now - KEEP_MS)
+    values = (new.challenge, new.user, ticketed, new.created_at, new.expires_at, new.used_at)
+    conn.execute(insert(registration).values(values))
+
+
+def _replace_codes(conn: Connection, user: str, codes: Sequence[bytes]) -> None:
+    conn.execute(delete(recovery_code).where(recovery_code.c.person == user))
+    conn.execute(insert(recovery_code), [{"person": user, "hash": code} for code in set(codes)])
+
+
+def _select() -> Select[Any]:
+    return select(_id, _columns.state, _columns.call, _columns.decision, _columns.body)
+
+
+def _request_of(row: Row[Any]) -> Request:
+    opened = _request.decode(row.body)
+    if row.decision is None:
+        return replace(opened, state=row.state)
+    decision = _decision.decode(row.decision)
+    return replace(
+        opened,
+        state=row.state,
+        decided_at=decision.at,
+        decided_by=decision.by,
+        note=decision.note,
+        evidence=decision.evidence,
+        call=row.call,
+    )
+
+
+def _whole(text: str) -> str:
+    """Text to be shown, of whatever origin: half characters cannot be stored."""
+    return text.encode("utf-8", "replace").decode()
+
+
+_HOUR: Final = 3_600_000
+
+
+class AskedInHour(NamedTuple):
+    """How many requests were made in one hour (counted since 1970), and what state they are in by now."""
+
+    hour: int
+    state: str
+    requests: int
+
+
+def asked_by_hour(conn: Connection, since: int) -> list[AskedInHour]:
+    """Everything that was asked since then; the time has an index, and requests are kept for a while only."""
+    hour = (approval_request.c.created_at // _HOUR).label("hour")
+    query = (
+        select(hour, approval_request.c.state, func.count().label("requests"))
+        .where(approval_request.c.created_at >= since)
+        .group_by("hour", approval_request.c.state)
+    )
+    return [AskedInHour(int(row.hour), str(row.state), int(row.requests)) for row in conn.execute(query)]
