@@ -11,7 +11,7 @@ import msgspec
 from callgate.errors import Reason, Refused
 from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict
 from callgate.pipeline.context import ClientInfo, RequestContext
-from callgate.trust.commands import Known, known
+from callgate.trust.commands import CommandEffect, known
 from callgate.trust.effects import Effects, decode, encode, ordered
 from callgate.trust.labels import Labels
 from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
@@ -206,7 +206,7 @@ class TrustCheck:
         return self._judged.get(call.id)
 
 
-def wanted(memory: Memory, found: Known) -> bool:
+def wanted(memory: Memory, found: CommandEffect) -> bool:
     """Whether a command may count as what it does, after a stranger's text was read. A read may. A change may not be
     the stranger's own words, nor have an address of theirs in it, and the user's words have to ask for some."""
     if "changes" in found.effects:

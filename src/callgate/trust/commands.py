@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
-from importlib.resources import files
+from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any, Final
 
@@ -19,24 +17,16 @@ import msgspec
 
 from callgate.trust.model import UNTRUSTED
 from callgate.trust.proposing import grave_things
+from callgate.trust.word_lists import word_lists
 
+_LISTS: Final = word_lists("commands")
+_NONE: Final = frozenset[str]()
 _LONGEST: Final = 4_000
 _TOKENS: Final = 1_000
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-# Arguments that hold a command, its operands, or a statement.
-_COMMANDS: Final = frozenset(("command", "cmd", "commandline", "argv"))
-_OPERANDS: Final = frozenset(("args", "arguments"))
-_STATEMENTS: Final = frozenset(("sql", "query", "statement"))
-# What stands beside them and says nothing of what is run.
-_BESIDE: Final = frozenset(
-    """
-    cwd dir directory folder workdir working path timeout ms seconds sec description title reason explanation mode
-    limit max rows output lines purpose summary database db background
-    """.split()  # noqa: SIM905
-)
 
 
-class Known(msgspec.Struct, frozen=True):
+class CommandEffect(msgspec.Struct, frozen=True):
     """What a command does: effects as a label has them, and whose words come back.
 
     `needs` are conditions on the user's words, which have to hold one word of each group. They matter only once the
@@ -54,22 +44,22 @@ class Known(msgspec.Struct, frozen=True):
     named: frozenset[str] = frozenset()
     text: str = ""
 
-    def and_then(self, other: Known) -> Known:
+    def and_then(self, other: CommandEffect) -> CommandEffect:
         source = max(self.source, other.source, key=_SOURCES.index)
         needs = (*self.needs, *other.needs)
         programs = (*self.programs, *other.programs)
-        return Known(
+        return CommandEffect(
             self.effects | other.effects, source, needs, self.asks | other.asks, programs, self.named | other.named
         )
 
 
 _SOURCES: Final = ("user", "internal", UNTRUSTED)
-_READS: Final = Known(frozenset({"reads_own"}))
-_OTHERS: Final = Known(frozenset({"reads_others"}), UNTRUSTED)
-_CHANGES: Final = Known(frozenset({"changes"}))
+_READS: Final = CommandEffect(frozenset({"reads_own"}))
+_OTHERS: Final = CommandEffect(frozenset({"reads_others"}), UNTRUSTED)
+_CHANGES: Final = CommandEffect(frozenset({"changes"}))
 
 
-def known(arguments: Mapping[str, Any]) -> Known | None:
+def known(arguments: Mapping[str, Any]) -> CommandEffect | None:
     """What a call with these arguments does; None where that is not known."""
     command: list[str] = []
     operands: list[str] = []
@@ -79,15 +69,15 @@ def known(arguments: Mapping[str, Any]) -> Known | None:
         words = frozenset(part.lower() for part in _WORDS.findall(name))
         if value is None or value == "" or isinstance(value, bool):
             continue
-        if words & _COMMANDS:
+        if words & _LISTS["arguments.commands"]:
             command += _strings(value) or [""]
-        elif words <= _OPERANDS:
+        elif words <= _LISTS["arguments.operands"]:
             operands += _strings(value) or [""]
-        elif words <= _STATEMENTS and isinstance(value, str) and not statement:
+        elif words <= _LISTS["arguments.statements"] and isinstance(value, str) and not statement:
             statement = value
         elif words == {"stdin"} and isinstance(value, str):
             fed = True
-        elif not words <= _BESIDE or not isinstance(value, str | int | float):
+        elif not words <= _LISTS["arguments.beside"] or not isinstance(value, str | int | float):
             return None
     if bool(command) == bool(statement) or (operands and len(command) != 1) or "" in command or "" in operands:
         return None
@@ -103,7 +93,7 @@ def known(arguments: Mapping[str, Any]) -> Known | None:
     return None if fed and found is not None and found.source != "user" else found
 
 
-def _told(text: str, reader: Callable[[str], Known | None]) -> Known | None:
+def _told(text: str, reader: Callable[[str], CommandEffect | None]) -> CommandEffect | None:
     found = reader(text) if len(text) <= _LONGEST else None
     return None if found is None else msgspec.structs.replace(found, text=text)
 
@@ -135,26 +125,12 @@ _EDITS: Final = re.compile(r"\d+(?:,\d+)?d|(?:\d+(?:,\d+)?)?s([/|,#@])(?:(?!\1).
 _ASSIGNED: Final = re.compile(r"([A-Z_]+)=[\w./:$-]*")
 
 
-@cache
-def _tables() -> Mapping[str, Any]:
-    return tomllib.loads(files("callgate.trust").joinpath("commands.toml").read_text("utf-8"))
-
-
-@cache
-def _list(*names: str) -> frozenset[str]:
-    """A list of the tables, by its path."""
-    found: Any = _tables()
-    for name in names:
-        found = found.get(name, {})
-    return frozenset(found.split()) if isinstance(found, str) else frozenset()
-
-
 @lru_cache(1024)
-def of_command(text: str) -> Known | None:
+def of_command(text: str) -> CommandEffect | None:
     """What a line for a shell does, with all commands in it."""
     if _LIVE.search(text) is not None:
         return None
-    whole: Known | None = None
+    whole: CommandEffect | None = None
     try:
         for words, target in _split(text):
             found = _of_words(words)
@@ -204,15 +180,15 @@ def _split(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         yield tuple(words), target
 
 
-def _of_words(words: Sequence[str]) -> Known | None:
+def _of_words(words: Sequence[str]) -> CommandEffect | None:
     """What one command does."""
     given = list(words)
     assigned = 0
-    while given and (match := _ASSIGNED.fullmatch(given[0])) is not None and match[1] in _list("own", "variables"):
+    while given and (match := _ASSIGNED.fullmatch(given[0])) is not None and match[1] in _LISTS["own.variables"]:
         given, assigned = given[1:], assigned + 1
     if given[:2] in (["uv", "run"], ["poetry", "run"]):
         given = given[2:]
-    elif given[:1] == ["npx"] and given[1:2] and given[1] in _list("own", "programs"):
+    elif given[:1] == ["npx"] and given[1:2] and given[1] in _LISTS["own.programs"]:
         given = given[1:]
     if not given:
         return None
@@ -225,24 +201,25 @@ def _of_words(words: Sequence[str]) -> Known | None:
     return None
 
 
-def _of_looking(program: str, given: list[str]) -> Known | None:
-    if program in _list("reads", "programs"):
+def _of_looking(program: str, given: list[str]) -> CommandEffect | None:
+    if program in _LISTS["reads.programs"]:
         return _READS
-    if program in _tables()["reads"]["but"] and not _has(given, _list("reads", "but", program)):
+    but = _LISTS.get(f"reads.but.{program}")
+    if but is not None and not _has(given, but):
         return _READS
     if program == "uniq" and sum(not one.startswith("-") for one in given) <= 1:
         return _READS
     if program == "sed" and given[:1] == ["-n"] and given[1:] and _PRINTS.fullmatch(given[1]):
         return _READS
     is_version = len(given) == 1 and given[0] in _VERSIONS
-    return _READS if is_version and program in _list("given", "programs") | _list("own", "managers") else None
+    return _READS if is_version and program in _LISTS["given.programs"] | _LISTS["own.managers"] else None
 
 
-def _of_editing(program: str, given: list[str]) -> Known | None:
+def _of_editing(program: str, given: list[str]) -> CommandEffect | None:
     """A change as a server for files makes it, or a file that the user wants to be gone."""
     if any(map(_FAR.search, given)):
         return None
-    if program in _list("changes", "programs"):
+    if program in _LISTS["changes.programs"]:
         plain = all(_PLAIN_OPTION.fullmatch(one) for one in given if one.startswith("-"))
         return _CHANGES if plain else None
     if program == "sed" and given[:1] == ["-i"] and given[2:] and _EDITS.fullmatch(given[1]):
@@ -251,7 +228,7 @@ def _of_editing(program: str, given: list[str]) -> Known | None:
     if program not in ("rm", "del", "unlink") or not gone or any(one.startswith("-") or "*" in one for one in gone):
         return None
     named = tuple(frozenset((one, *_called(one))) for one in gone)
-    return Known(frozenset({"changes"}), needs=named, asks=frozenset({"destroys"}))
+    return CommandEffect(frozenset({"changes"}), needs=named, asks=frozenset({"destroys"}))
 
 
 def _called(path: str) -> Iterator[str]:
@@ -263,77 +240,76 @@ def _called(path: str) -> Iterator[str]:
         yield stem
 
 
-def _of_git(program: str, given: list[str]) -> Known | None:
-    if program != "git":
-        return None
-    while given and given[0] in ("-C", "-c", "--no-pager", "-P"):
-        if given[0] == "-c" and (not given[1:] or given[1].partition("=")[0] not in _list("git", "settings")):
-            return None
-        given = given[2:] if given[0] in ("-C", "-c") else given[1:]
-    if not given or _has(given, _list("git", "but")):
+def _of_git(program: str, given: list[str]) -> CommandEffect | None:
+    given = _after_settings(given) if program == "git" else []
+    if not given or _has(given, _LISTS["git.but"]):
         return None
     verb, rest = given[0], given[1:]
-    if verb in _list("git", "reads"):
+    if verb in _LISTS["git.reads"]:
         return _READS
-    if verb in _list("git", "changes") or (verb in ("branch", "tag") and rest and not rest[0].startswith("-")):
-        return _CHANGES if verb != "branch" or not any(one.startswith("-") for one in rest) else None
-    with_it = _tables()["git"]["with"].get(verb)
-    if with_it is None:
-        return None
-    reads, changes = _list("git", "with", verb, "reads"), _list("git", "with", verb, "changes")
-    if rest and rest[0] in changes:
+    options = [one for one in rest if one.startswith("-")]
+    if verb in _LISTS["git.changes"] or (verb in _LISTS["git.makes"] and rest and not rest[0].startswith("-")):
+        return _CHANGES if verb != "branch" or not options else None
+    if rest[:1] and rest[0] in _LISTS.get(f"git.with.{verb}.changes", _NONE):
         return _CHANGES
-    alone = not rest and verb != "stash"
-    return _READS if reads and (alone or (rest and rest[0] in reads)) and _is_plain(rest, reads) else None
+    reads = _LISTS.get(f"git.with.{verb}.reads", _NONE)
+    looks = (rest[0] in reads and reads.issuperset(options)) if rest else verb in _LISTS["git.alone"]
+    return _READS if looks else None
 
 
-def _is_plain(rest: Sequence[str], reads: frozenset[str]) -> bool:
-    """Whether no other option follows."""
-    return all(one in reads or not one.startswith("-") for one in rest) and (not rest or rest[0] in reads)
+def _after_settings(given: list[str]) -> list[str]:
+    """What stands behind the options of `git` itself; nothing where one sets what it runs."""
+    while given and given[0] in ("-C", "-c", "--no-pager", "-P"):
+        if given[0] == "-c" and (not given[1:] or given[1].partition("=")[0] not in _LISTS["git.settings"]):
+            return []
+        given = given[2:] if given[0] in ("-C", "-c") else given[1:]
+    return given
 
 
-def _of_subcommand(program: str, given: list[str]) -> Known | None:
-    if given and given[0] in _list("subcommands", program):
+def _of_subcommand(program: str, given: list[str]) -> CommandEffect | None:
+    if given and given[0] in _LISTS.get(f"subcommands.{program}", _NONE):
         return _READS
-    if given[1:] and given[0] in _list("others", program) and given[1] in _list("others", "verbs"):
+    if given[1:] and given[0] in _LISTS.get(f"others.{program}", _NONE) and given[1] in _LISTS["others.verbs"]:
         return _OTHERS
     return None
 
 
-def _of_own(program: str, given: list[str]) -> Known | None:
+def _of_own(program: str, given: list[str]) -> CommandEffect | None:
     """A check or a build of the project, or a program of it."""
     static, script = False, ""
     if program in ("python", "python3") and given[:1] == ["-m"] and given[1:2]:
-        is_own, rest, static = given[1] in _list("own", "modules"), given[2:], given[1] in _list("static", "modules")
-    elif program in _list("own", "managers") and given[:1] != ["-m"]:
+        is_own, rest, static = given[1] in _LISTS["own.modules"], given[2:], given[1] in _LISTS["static.modules"]
+    elif program in _LISTS["own.managers"] and given[:1] != ["-m"]:
         rest = given[1:] if given[:1] == ["run"] else given
-        is_own = bool(rest) and rest[0].partition(":")[0] in _list("own", "subcommands")
-    elif program in _list("own", "interpreters"):
+        is_own = bool(rest) and rest[0].partition(":")[0] in _LISTS["own.subcommands"]
+    elif program in _LISTS["own.interpreters"]:
         script, rest = given[0] if given else "", given
         is_own = _SCRIPT.fullmatch(script) is not None and _FAR.search(script) is None
     else:
-        is_own, rest, static = program in _list("own", "programs"), given, program in _list("static", "programs")
-    if not is_own or _has(rest, _list("own", "but")):
+        is_own, rest, static = program in _LISTS["own.programs"], given, program in _LISTS["static.programs"]
+    if not is_own or _has(rest, _LISTS["own.but"]):
         return None
     if static:
-        return Known(frozenset({"changes"}), "internal")
+        return CommandEffect(frozenset({"changes"}), "internal")
     if not script:
         # Who wants something done to a project wants to know whether it still works.
-        return Known(frozenset({"changes"}), "internal", asks=frozenset({"any"}))
-    return Known(frozenset({"changes"}), "internal", asks=frozenset({"runs"}), programs=(script, *_called(script)))
+        return CommandEffect(frozenset({"changes"}), "internal", asks=frozenset({"any"}))
+    return CommandEffect(
+        frozenset({"changes"}), "internal", asks=frozenset({"runs"}), programs=(script, *_called(script))
+    )
 
 
 # A file here, and no link.
 _SCRIPT: Final = re.compile(r"(?:[\w.-]+[\\/]|[\\/])*[\w.-]+\.(?:py|js|mjs|ts|rb|php|pl|sh)")
 
 
-def _of_given(program: str, given: list[str]) -> Known | None:
+def _of_given(program: str, given: list[str]) -> CommandEffect | None:
     """A program that runs something: the user's, where the user named each part of it."""
-    named = [one for one in given if one not in _list("given", "verbs")]
-    if program not in _list("given", "programs") or not named or any(one.startswith("-") for one in named):
+    named = [one for one in given if one not in _LISTS["given.verbs"]]
+    if program not in _LISTS["given.programs"] or not named or any(one.startswith("-") for one in named):
         return None
     asked = tuple(frozenset({one}) for one in named)
-    return Known(frozenset({"changes"}), "internal", asked, frozenset({"runs"}))
+    return CommandEffect(frozenset({"changes"}), "internal", asked, frozenset({"runs"}))
 
 
 def _has(given: Sequence[str], options: frozenset[str]) -> bool:
@@ -359,41 +335,12 @@ _SQL: Final = re.compile(
     r"""|(?P<word>[A-Za-z_]\w*)|(?P<sign>\|\||<>|[<>!]=|::|[-+*/%=<>(),.;?:@{}])"""
 )
 _NAME: Final = re.compile(r"[a-z_]\w*")
-# What may stand before a bracket where something is only looked up.
-_FUNCTIONS: Final = frozenset(
-    """
-    count sum avg min max total round abs ceil ceiling floor coalesce nullif ifnull iif lower upper trim ltrim rtrim
-    length substr substring instr date time datetime julianday strftime unixepoch now extract date_trunc to_char
-    group_concat string_agg array_agg row_number rank dense_rank lag lead first_value last_value ntile cast concat
-    read_csv read_csv_auto read_json read_json_auto read_parquet printf format
-    json_extract json_each json_array_length median stddev variance greatest least year month day
-    in values as and or not on over exists using any all distinct by when then else from join where between like filter
-    select union except intersect having limit
-    """.split()  # noqa: SIM905
-)
-# Words with which a statement does more than its first word says.
-_MORE: Final = frozenset(
-    """
-    outfile dumpfile program attach detach copy load exec execute call do grant revoke drop truncate delete update
-    insert merge replace alter create vacuum trigger function procedure extension database pragma set returning into
-    """.split()  # noqa: SIM905
-)
-# Those that belong to it.
-_ALONG: Final = {"alter": frozenset({"alter"}), "insert": frozenset({"into"}), "update": frozenset({"set"})}
-_LOOKS: Final = frozenset(("select", "with", "explain", "show", "describe", "desc"))
-# An entry or a value of these says who may do what, or who gets something.
-_GRAVE: Final = frozenset(
-    """
-    admin admins administrator root superuser grant grants role roles permission permissions privilege privileges
-    password passwords passwd token tokens apikey secret secrets iban bic recipient payee beneficiary webhook
-    """.split()  # noqa: SIM905
-)
 
 
 @lru_cache(1024)
-def of_statement(text: str) -> Known | None:
+def of_statement(text: str) -> CommandEffect | None:
     """What one or several statements do; nothing is said of any with a comment in it."""
-    whole: Known | None = None
+    whole: CommandEffect | None = None
     for tokens in _statements(text):
         found = _of_tokens(tokens)
         if found is None:
@@ -402,16 +349,16 @@ def of_statement(text: str) -> Known | None:
     return whole
 
 
-def _of_tokens(tokens: Sequence[tuple[str, str]]) -> Known | None:
+def _of_tokens(tokens: Sequence[tuple[str, str]]) -> CommandEffect | None:
     words = [word.lower() for kind, word in tokens if kind == "word"]
     verb, rest = (words[0] if words else ""), frozenset(words[1:])
-    if verb in _LOOKS:
-        return _READS if rest.isdisjoint(_MORE) and _only_looks(tokens) else None
+    if verb in _LISTS["sql.looks"]:
+        return _READS if rest.isdisjoint(_LISTS["sql.more"]) and _only_looks(tokens) else None
     table = _table(tokens) if words else ""
     names = [word for kind, word in tokens if kind not in ("sign", "number")]
-    if not table or _is_about(names, _GRAVE) or _is_about([table], grave_things()):
+    if not table or _is_about(names, _LISTS["sql.grave"]) or _is_about([table], grave_things()):
         return None
-    only = rest.isdisjoint(_MORE - _ALONG.get(verb, frozenset()))
+    only = rest.isdisjoint(_LISTS["sql.more"] - _LISTS.get(f"sql.along.{verb}", _NONE))
     texts = [word.strip("'") for kind, word in tokens if kind == "text" and len(word) > 4]
     numbers = [word for kind, word in tokens if kind == "number" and len(word) >= 3]
     # Whoever named the table or one of the values means this.
@@ -421,9 +368,9 @@ def _of_tokens(tokens: Sequence[tuple[str, str]]) -> Known | None:
     if verb in ("insert", "create") or (verb == "alter" and words[1:2] == ["table"] and "add" in rest):
         return msgspec.structs.replace(_CHANGES, named=named) if _only_looks(tokens, table) else None
     if verb == "update" and ("where" in rest or texts) and not _is_about(names, grave_things()):
-        return Known(frozenset({"changes"}), needs=(named,), asks=frozenset({"changes"}))
+        return CommandEffect(frozenset({"changes"}), needs=(named,), asks=frozenset({"changes"}))
     if verb == "drop" or (verb == "delete" and "where" in rest):
-        return Known(frozenset({"changes"}), needs=(named,), asks=frozenset({"destroys"}))
+        return CommandEffect(frozenset({"changes"}), needs=(named,), asks=frozenset({"destroys"}))
     return None
 
 
@@ -470,7 +417,7 @@ def _only_looks(tokens: Sequence[tuple[str, str]], table: str = "") -> bool:
     first = tokens[0][1].lower()
     # `WITH sold(sku) AS (…)` and `CREATE TABLE t (price DECIMAL(10, 2))` have names before brackets.
     free = first in ("with", "create") or (first == "insert" and called[:1] == [table.lower()])
-    named = [one for one in called if _NAME.fullmatch(one) and one not in _FUNCTIONS]
+    named = [one for one in called if _NAME.fullmatch(one) and one not in _LISTS["sql.functions"]]
     if first == "create":
         return True
     return not named or (free and len(named) == 1 and named[0] == called[0])

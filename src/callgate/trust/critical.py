@@ -8,72 +8,17 @@ from typing import Any, Final
 
 from callgate.trust.answers import remembered
 from callgate.trust.model import ToolLabel
+from callgate.trust.word_lists import word_lists
 
-# Whole words in names of arguments; `recipientEmail` and `recipient_email` are two words each.
-_WORDS: Final = frozenset(
-    """
-    id ids uuid guid to cc bcc recipient recipients email emails mail address addresses participant participants
-    attendee attendees invitee invitees member members user users username account accounts iban bic swift payee
-    beneficiary phone url urls uri link href endpoint webhook callback host hostname domain server ip port path
-    paths file files directory folder dir bucket key repo repository branch channel channels room group org
-    amount price total sum quantity currency password passwd secret token credential credentials role permission
-    permissions scope command cmd script query sql target destination dest owner assignee sender
-    receiver receivers payees beneficiaries contact contacts wallet number numbers handle handles customer customers
-    chat chats whom who person people vendor supplier merchant guest guests reviewer reviewers approver assignees
-    owners phones mobile tel fax card website site links hosts domains
-    """.split()  # noqa: SIM905
-)
-# What a server cannot vouch for by filling it in: an id that names one of these is whom or what is paid or written to.
-_SOMEBODY: Final = frozenset(
-    """
-    to cc bcc recipient recipients address addresses account accounts iban bic swift payee payees beneficiary
-    beneficiaries phone phones mobile tel url urls uri href receiver receivers wallet destination dest whom
-    participant participants attendee attendees invitee invitees guest guests
-    """.split()  # noqa: SIM905
-)
-# Arguments that hold an address and nothing else.
-_ADDRESSES: Final = frozenset(
-    """
-    url urls uri uris link links href endpoint host hosts hostname domain domains website site webhook callback
-    """.split()  # noqa: SIM905
-)
-# What goes along with a request to an address.
-_CARRIED: Final = frozenset(
-    "body payload data header headers cookie cookies form json params parameters".split()  # noqa: SIM905
-)
-# Names of numbers that say how much, not who.
-_MEASURES: Final = frozenset(
-    """
-    amount price total sum quantity count size limit max min length width height cost fee balance salary budget value
-    rate score year duration timeout seconds minutes hours days bytes offset page tokens
-    """.split()  # noqa: SIM905
-)
-# Names that members of an object have because of its kind, not because somebody is called so.
-_FIELDS: Final = frozenset(
-    """
-    name names first last given family title subject body text content message note notes comment description summary
-    label labels type kind status state value values data date time start end street city zip code postcode postal
-    country region county line number unit options option settings format language lang locale timezone priority tags
-    tag items item list order sort limit offset page size width height enabled mode level reason details extra meta
-    metadata attributes properties fields field filter filters where method headers params parameters schema version
-    """.split()  # noqa: SIM905
-)
-# The last word in the name of what is only said, shown or counted, beside `_FIELDS`.
-_SAID: Final = frozenset(
-    """
-    words caption memo remark remarks topic headline heading keyword keywords question answer instructions prompt html
-    markdown md paragraph paragraphs sentence abstract bio greeting signature excerpt zone color colour icon emoji style
-    theme font location recurrence rrule category categories milestone visibility encoding charset alt query q search
-    lang response reply criteria before after since until when day month week quarter
-    """.split()  # noqa: SIM905
-)
-# How much of something is shown or how long it takes: no number of these does anything.
-_PAGING: Final = frozenset(
-    """
-    limit offset page pages size count max min maximum minimum length width height depth top first last start end skip
-    per timeout ttl seconds minutes hours days weeks months year years retries index version revision line column
-    """.split()  # noqa: SIM905
-)
+_LISTS: Final = word_lists("argument_words")
+_WORDS: Final = _LISTS["critical"]
+_SOMEBODY: Final = _LISTS["somebody"]
+_ADDRESSES: Final = _LISTS["addresses"]
+_CARRIED: Final = _LISTS["carried"]
+_MEASURES: Final = _LISTS["measures"]
+_FIELDS: Final = _LISTS["fields"]
+_SAID: Final = _LISTS["said"]
+_PAGING: Final = _LISTS["paging"]
 _FORMATS: Final = frozenset(
     ("email", "idn-email", "uri", "uri-reference", "iri", "url", "hostname", "ipv4", "ipv6", "uuid")
 )

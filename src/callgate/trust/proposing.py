@@ -7,10 +7,8 @@ makes no proposal milder. What nothing tells stays unknown, which counts as the 
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
-from importlib.resources import files
 from itertools import dropwhile, islice, takewhile
 from typing import Any, Final, Literal, TypeAlias
 
@@ -19,7 +17,9 @@ import msgspec
 from callgate.trust.catalogue import checked
 from callgate.trust.effects import EFFECTS, GRAVE, READS, Effects, decode, encode, ordered
 from callgate.trust.model import ToolLabel
+from callgate.trust.word_lists import word_lists
 
+_LISTS: Final = word_lists("effect_words")
 _ORDER: Final = {name: place for place, name in enumerate(EFFECTS)}
 # What a proposal rests on.
 Basis: TypeAlias = Literal["catalogue", "definition", "server", "unknown"]
@@ -91,7 +91,7 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     hints = tool.get("annotations")
     said = hints if isinstance(hints, Mapping) else {}
     found |= _of_nouns(words, named_for or found)
-    gives_out = not _lists()["gives_out"].isdisjoint(words)
+    gives_out = not _LISTS["gives_out"].isdisjoint(words)
     found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), gives_out=gives_out, schema=schema)
     if "draft" in words and "sends" not in told:
         # It lies there until it is sent.
@@ -106,7 +106,7 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
         found.add("destroys")
     if found:
         # What reaches out to do more than read has something to send, and so has what changes what others see.
-        if reaches or ("changes" in found and not _lists()["public"].isdisjoint(words)):
+        if reaches or ("changes" in found and not _LISTS["public"].isdisjoint(words)):
             found.add("sends")
             found.discard("changes")
         elif "sends" in told:
@@ -128,33 +128,6 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     return Proposal()
 
 
-def is_asked_for(label: ToolLabel, says: Callable[[str], bool]) -> bool:
-    """Whether the user's words (`says` knows each of them) name what a tool does: all words of its name; or, where it
-    can be undone, what it is about together with some verb of its kind."""
-    words = _words(label.tool)
-    about = [word for word in words if _verb(word) is None or _is_noun(word)]
-    if words and all(any(map(says, _forms(word))) for word in words):
-        return True
-    if label.may_be_irreversible or not about or not all(any(map(says, _forms(word))) for word in about):
-        return False
-    kinds = {kind for word in words if (kind := _verb(word)) is not None} & {"changes", "sends"}
-    return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
-
-
-def is_spoken_of(label: ToolLabel, says: Callable[[str], bool]) -> bool:
-    """Whether the user's words have the verb of a tool's name, or each word of it where none is known as a verb. What
-    sends or cannot be undone is spoken of with any verb of that kind: who asks to refund asks to send money."""
-    words = _words(label.tool)
-    verbs = [word for word in words if _verb(word) is not None and not _is_noun(word)]
-    spoken = [any(map(says, _forms(word))) for word in verbs or words]
-    if any(spoken) if verbs else all(spoken):
-        return True
-    kinds = ("sends", "destroys")
-    if not any(_verb(word) in kinds for word in verbs):
-        return False
-    return any(says(verb) for kind in kinds for verb in _lists()[kind] - _lists()["nouns"])
-
-
 @lru_cache(4096)
 def verbs_of(tool: str) -> tuple[frozenset[str], frozenset[str]]:
     """The verbs in a tool's name, those that are nouns as well included, and what they say that it does: of those
@@ -165,10 +138,18 @@ def verbs_of(tool: str) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(verbs), frozenset(sure or verbs.values())
 
 
+def is_named(tool: str, says: Callable[[str], bool]) -> bool:
+    """Whether the user's words (`says` knows each of them) have what a tool is about: every word of its name but the
+    verbs, or the verbs as well where it has nothing else."""
+    words = _words(tool)
+    about = [word for word in words if _verb(word) is None or _is_noun(word)] or words
+    return bool(about) and all(any(map(says, _forms(word))) for word in about)
+
+
 def mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
     """What a call of a tool for several acts does: where one argument says which, with a verb that the approved schema
     has for it. None where nothing, or more than one, says so, and for a change of what may not stay with the user."""
-    named = [name for name in arguments if name in label.fixed and not _lists()["modes"].isdisjoint(_words(name))]
+    named = [name for name in arguments if name in label.fixed and not _LISTS["modes"].isdisjoint(_words(name))]
     if len(named) != 1 or str(arguments[named[0]]) not in label.fixed[named[0]]:
         return None
     words = _words(str(arguments[named[0]]))
@@ -182,48 +163,41 @@ def goes_further(name: str, value: object, *, inner: bool = False) -> bool:
     """Whether an argument says that more is done than a change: something is dropped or switched off, or others may
     see it. One within another (`inner`) may be in no schema, so that no proposal knew of it."""
     words = _words(name)
-    if inner and not _lists()["access"].isdisjoint(words):
+    if inner and not _LISTS["access"].isdisjoint(words):
         return True
     if isinstance(value, Mapping):
         return any(goes_further(str(key), one, inner=True) for key, one in islice(value.items(), _NAMES))
     if value is False:
-        return not _lists()["switches"].isdisjoint(words)
+        return not _LISTS["switches"].isdisjoint(words)
     if value is True:
-        return not (_lists()["further"] | _lists()["seen"]).isdisjoint(words)
-    return isinstance(value, str) and value.lower() != "private" and not _lists()["seen"].isdisjoint(words)
+        return not (_LISTS["further"] | _LISTS["seen"]).isdisjoint(words)
+    return isinstance(value, str) and value.lower() != "private" and not _LISTS["seen"].isdisjoint(words)
 
 
 def is_named_for_adding(tool: str) -> bool:
     """Whether the only verb in a tool's name says that it makes something new."""
     verbs = [word for word in _words(tool) if _verb(word) is not None and not _is_noun(word)]
-    return len(verbs) == 1 and verbs[0] in _lists()["adds"]
+    return len(verbs) == 1 and verbs[0] in _LISTS["adds"]
 
 
 @cache
 def common_words() -> frozenset[str]:
     """Words that tell nothing and nobody from another."""
     names = ("common_names", "common_things", "english", "prepositions", "articles", "were", "who", "joins")
-    return frozenset().union(*(_lists()[name] for name in names))
+    return frozenset().union(*(_LISTS[name] for name in names))
 
 
 def grave_things() -> frozenset[str]:
     """The words for what cannot be taken back once it is changed: who may do what, prices, accounts."""
-    return _lists()["access"] | _lists()["rights"]
+    return _LISTS["access"] | _LISTS["rights"]
 
 
 # ---- words ----
 
 
 @cache
-def _lists() -> Mapping[str, frozenset[str]]:
-    read = tomllib.loads(files("callgate.trust").joinpath("effect_words.toml").read_text("utf-8"))
-    return {name: frozenset(text.split()) for part in read.values() for name, text in part.items()}
-
-
-@cache
 def _verbs() -> Mapping[str, str]:
-    lists = _lists()
-    return {word: kind for kind in ("reads", "changes", "sends", "destroys", "runs") for word in lists[kind]}
+    return {word: kind for kind in ("reads", "changes", "sends", "destroys", "runs") for word in _LISTS[kind]}
 
 
 _PARTS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
@@ -278,15 +252,14 @@ def _forms(word: str) -> Iterator[str]:
 
 
 def _is_noun(word: str) -> bool:
-    return any(form in _lists()["nouns"] for form in _forms(word))
+    return any(form in _LISTS["nouns"] for form in _forms(word))
 
 
 def _of_name(words: list[str]) -> set[str]:
     """What the verbs of a name say. One that may be a noun counts where no other verb is in it."""
-    lists = _lists()
     verbs = [(at, word, kind) for at, word in enumerate(words) if (kind := _verb(word)) is not None]
     sure = {kind for at, word, kind in verbs if not _is_noun(word)}
-    joined = {kind for at, word, kind in verbs if at and words[at - 1] in lists["joins"]}
+    joined = {kind for at, word, kind in verbs if at and words[at - 1] in _LISTS["joins"]}
     if sure:
         return sure | joined
     # `branch_drop`: the verb may come last.
@@ -296,12 +269,12 @@ def _of_name(words: list[str]) -> set[str]:
 
 def _of_nouns(words: list[str], verbs: set[str]) -> set[str]:
     """What the things say that a tool is named for, where it does more than read."""
-    lists, found = _lists(), set[str]()
-    if "resolve" in words and not (lists["watched"] | lists["public"]).isdisjoint(words):
+    found = set[str]()
+    if "resolve" in words and not (_LISTS["watched"] | _LISTS["public"]).isdisjoint(words):
         found |= {"changes", "sends"}
-    if verbs - {"reads"} and not (lists["access"] | lists["rights"]).isdisjoint(words):
+    if verbs - {"reads"} and not (_LISTS["access"] | _LISTS["rights"]).isdisjoint(words):
         found.add("destroys")
-    if "changes" in verbs and not (lists["consoles"] | lists["executed"]).isdisjoint(words):
+    if "changes" in verbs and not (_LISTS["consoles"] | _LISTS["executed"]).isdisjoint(words):
         found.add("runs")
     return found
 
@@ -311,7 +284,6 @@ def _of_text(text: object, *, first: bool) -> set[str]:
     what a name has told already, only the grave counts."""
     if not isinstance(text, str):
         return set()
-    lists = _lists()
     found: set[str] = set()
     for number, part in enumerate(_BREAKS.split(text[:_CHARS])[:_CLAUSES]):
         words = _words(part)[:_CLAUSE_WORDS]
@@ -319,16 +291,16 @@ def _of_text(text: object, *, first: bool) -> set[str]:
         for at, word in enumerate(words):
             kind = _verb(word)
             if kind is None:
-                opening = opening and word in lists["leads"]
+                opening = opening and word in _LISTS["leads"]
                 continue
-            if not lists["negations"].isdisjoint(words[max(0, at - 3) : at]):
+            if not _LISTS["negations"].isdisjoint(words[max(0, at - 3) : at]):
                 opening = False
                 continue
             before = words[at - 1] if at else ""
             sure = not _is_noun(word)
             counts = at + 1 < len(words) and (
                 (opening and (sure or number == 0))
-                or (sure and (before in lists["joins"] or before in ("will", "automatically")))
+                or (sure and (before in _LISTS["joins"] or before in ("will", "automatically")))
             )
             if counts and (kind in GRAVE or (first and number == 0)):
                 found.add(kind)
@@ -342,14 +314,13 @@ def _of_text(text: object, *, first: bool) -> set[str]:
 def _undergone(words: Sequence[str]) -> set[str]:
     """The grave things that a clause says are done to something: "older ones are deleted". Not what was done before,
     nor what only tells which things are meant: "files that are shared". Behind a comma, "which" tells more of them."""
-    lists = _lists()
     found: set[str] = set()
     words = words[1:] if words[:1] in (["which"], ["who"]) else words
     for at, word in enumerate(words[1:], 1):
         before = frozenset(words[max(0, at - 4) : at])
-        if words[at - 1] in lists["were"] and before.isdisjoint(lists["negations"] | lists["who"]):
+        if words[at - 1] in _LISTS["were"] and before.isdisjoint(_LISTS["negations"] | _LISTS["who"]):
             # "It is called" and "ordered by date" only describe something.
-            forms = [form for form in _undone(word) if form not in lists["describing"]]
+            forms = [form for form in _undone(word) if form not in _LISTS["describing"]]
             found |= {kind for form in forms if (kind := _verbs().get(form)) in GRAVE}
     return found
 
@@ -376,13 +347,13 @@ def _is_kept(words: list[str], text: object) -> bool:
         # A verb that is a noun as well counts where no other one is there.
         verbs = [(at, word) for at, word in verbs if not _is_noun(word)] or verbs[:1]
         for at, word in verbs[:1]:
-            if not _lists()["gentle"].isdisjoint(_forms(word)):
+            if not _LISTS["gentle"].isdisjoint(_forms(word)):
                 return True
             about = _object(one[at + 1 :]) or ([] if one is clause else _object(one[:at]))
             if about:
-                kept = _lists()["kept"]
-                if not _lists()["arranging"].isdisjoint(_forms(word)):
-                    kept |= _lists()["letters"]
+                kept = _LISTS["kept"]
+                if not _LISTS["arranging"].isdisjoint(_forms(word)):
+                    kept |= _LISTS["letters"]
                 return not kept.isdisjoint(_forms(about[-1]))
     return False
 
@@ -391,15 +362,14 @@ def _is_of_a_file(named: Sequence[list[str]]) -> bool:
     """Whether a change is one of a file, or within a document: an argument says which."""
     ends = {one[-1] for one in named if one}
     within = {one[0] for one in named if len(one) == 2 and one[1] in ("id", "name", "index", "number")} | ends
-    return not _lists()["file_paths"].isdisjoint(ends) or not _lists()["documents"].isdisjoint(within)
+    return not _LISTS["file_paths"].isdisjoint(ends) or not _LISTS["documents"].isdisjoint(within)
 
 
 def _is_shared(named: Sequence[list[str]]) -> bool:
     """Whether a change is one of what others have as well: an argument says where that is, or who has to do with it.
     `repo_path` is a folder here."""
-    lists = _lists()
     return any(
-        not (lists["elsewhere"] | lists["involved"]).isdisjoint(one) and one[-1] not in lists["file_paths"]
+        not (_LISTS["elsewhere"] | _LISTS["involved"]).isdisjoint(one) and one[-1] not in _LISTS["file_paths"]
         for one in named
         if one
     )
@@ -407,10 +377,9 @@ def _is_shared(named: Sequence[list[str]]) -> bool:
 
 def _object(words: Sequence[str]) -> list[str]:
     """What a verb is done to: the words behind it up to the next preposition."""
-    lists = _lists()
-    behind = dropwhile(lambda word: word in lists["prepositions"], words)
-    about = list(takewhile(lambda word: word not in lists["prepositions"], behind))
-    return [word for word in about if word not in lists["articles"] and not word.isdigit()]
+    behind = dropwhile(lambda word: word in _LISTS["prepositions"], words)
+    about = list(takewhile(lambda word: word not in _LISTS["prepositions"], behind))
+    return [word for word in about if word not in _LISTS["articles"] and not word.isdigit()]
 
 
 def _is_readable(tool: Mapping[str, Any]) -> bool:
@@ -424,29 +393,28 @@ def _is_readable(tool: Mapping[str, Any]) -> bool:
         if foreign >= _FOREIGN_LETTERS and 2 * foreign > len(letters):
             return False
     words = _words(text)
-    if len(words) < _SENTENCE_WORDS or not _lists()["english"].isdisjoint(words):
+    if len(words) < _SENTENCE_WORDS or not _LISTS["english"].isdisjoint(words):
         return True
     return any(_verb(word) is not None for word in words[:_SENTENCE_WORDS])
 
 
 def _of_arguments(named: Iterable[list[str]], *, reads: bool, gives_out: bool, schema: object) -> set[str]:
-    lists = _lists()
     found: set[str] = set()
     for words in named:
         parts = frozenset(words)
-        code = parts & lists["code"] and parts <= lists["code"] | lists["languages"]
+        code = parts & _LISTS["code"] and parts <= _LISTS["code"] | _LISTS["languages"]
         # Who only looks at code has it under its plain name.
-        if parts & lists["commands"] or (code and (not reads or parts & lists["languages"])):
+        if parts & _LISTS["commands"] or (code and (not reads or parts & _LISTS["languages"])):
             found.add("runs")
-        if parts & lists["recipients"] or (words == ["to"] and _is_recipient(schema)):
+        if parts & _LISTS["recipients"] or (words == ["to"] and _is_recipient(schema)):
             found.add("sends")
         # `channel_id` and `bucketName` are a channel and a bucket.
         head = words[:-1] if words[1:] and words[-1] in ("id", "ids", "name") else words
-        if head and head[-1] in lists["addresses"]:
+        if head and head[-1] in _LISTS["addresses"]:
             found.add("reaches")
-        if not reads and parts & lists["access"]:
+        if not reads and parts & _LISTS["access"]:
             found.add("destroys")
-        if gives_out and parts & lists["places"]:
+        if gives_out and parts & _LISTS["places"]:
             found.add("sends")
     return found
 
@@ -464,11 +432,9 @@ def _is_recipient(schema: object) -> bool:
 def _is_own(words: Iterable[str], named: Iterable[list[str]], text: object) -> bool:
     """Whether what a tool gives back is the user's own: by its name, else by its arguments; not where its text begins
     with a place that others have as well."""
-    if isinstance(text, str) and not _lists()["platforms"].isdisjoint(
-        _words(_FIRST.split(text[:_CHARS], maxsplit=1)[0])
-    ):
+    if isinstance(text, str) and not _LISTS["platforms"].isdisjoint(_words(_FIRST.split(text[:_CHARS], maxsplit=1)[0])):
         return False
-    own, others = _lists()["own"], _lists()["others"]
+    own, others = _LISTS["own"], _LISTS["others"]
     about = frozenset(words)
     if own.isdisjoint(about) and others.isdisjoint(about):
         about = frozenset(word for one in named for word in one)

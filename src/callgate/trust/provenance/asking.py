@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import tomllib
 import unicodedata
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib.resources import files
 from typing import Final
 
 from callgate.trust.proposing import verbs_of
 from callgate.trust.provenance import normalise
+from callgate.trust.word_lists import word_lists
 
 _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 # A full stop within a name, a number or a link ends no sentence.
@@ -28,10 +27,7 @@ _ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
 
 @cache
 def _list(name: str) -> frozenset[str]:
-    read = tomllib.loads(files("callgate.trust").joinpath("asking_words.toml").read_text("utf-8"))
-    found = str(read[name])
-    phrases = found.split("|") if "|" in found else found.split()
-    return frozenset(map(_plain, phrases))
+    return frozenset(map(_plain, word_lists("asking_words")[name]))
 
 
 def _plain(text: str) -> str:

@@ -380,10 +380,6 @@ class Memory:
             found = self._wants[tool, exactly] = is_wanted(tool, self.asks, exactly=exactly)
         return found
 
-    def names_in_prompt(self, word: str) -> bool:
-        """Whether the user wrote a word, or a phrase."""
-        return self.prompt.says(self.words(word))
-
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
     ) -> bytes:

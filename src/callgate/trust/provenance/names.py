@@ -14,6 +14,7 @@ from urllib.parse import unquote
 from callgate.trust.critical import without_places
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
+from callgate.trust.word_lists import word_lists
 
 if TYPE_CHECKING:
     from callgate.trust.model import ToolLabel
@@ -35,15 +36,7 @@ _LINK_BEGINS: Final = re.compile(
     re.IGNORECASE,
 )
 _BETWEEN_LINKS: Final = re.compile(r"[\s,]+")
-# A name that ends so is a file's, unless a path follows.
-_ENDINGS: Final = frozenset(
-    """
-    txt text pdf doc docx dot odt rtf xls xlsx ods csv tsv ppt pptx odp key pages numbers json jsonl xml yaml yml toml
-    ini cfg conf env log md rst tex html htm css js mjs ts tsx jsx py ipynb rb rs go java kt c h cc cpp hpp cs php pl sh
-    bash zsh bat ps sql db sqlite png jpg jpeg gif bmp svg webp tif tiff ico heic mp3 wav ogg flac mp4 mov avi mkv webm
-    zip tar gz tgz bz xz rar iso exe dll so bin apk dmg deb rpm jar war whl eml msg ics vcf bak tmp lock pem crt cer
-    """.split()  # noqa: SIM905
-)
+_ENDINGS: Final = word_lists("argument_words")["file_endings"]
 # Below these nobody in particular is registered.
 _SHARED: Final = frozenset(("co", "com", "org", "net", "ac", "gov", "edu", "ne", "or", "go", "gob", "gouv"))
 _SCHEME: Final = re.compile(r"^[a-z][a-z0-9+.-]*:/*|^//", re.IGNORECASE)

@@ -12,15 +12,9 @@ from callgate.trust.answers import remembered
 from callgate.trust.proposing import common_words
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import Fingerprints
+from callgate.trust.word_lists import word_lists
 
-# Words in names of tools that say what is done, not with what.
-_VERBS: Final = frozenset(
-    """
-    get list search find read fetch query lookup show view load create add new make insert append update edit
-    modify set change patch put delete remove cancel drop send post share move copy rename reschedule schedule
-    upload download open close by for from with and the all most recent unread received sent in of to on at day
-    """.split()  # noqa: SIM905
-)
+_VERBS: Final = word_lists("argument_words")["tool_verbs"]
 _IDS: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|(.+)_(?:id|ids|uuid|guid)_?|(.+[a-z])I[dD]s?")
 _BARE: Final = re.compile(r"_?(?:id|uuid|guid|key)_?|ids|number|iid")
 # A number that a thing goes by within its project, and an argument that takes one: `issue_number`, `mrIid`.
@@ -104,12 +98,7 @@ _ADDRESS: Final = re.compile(
 )
 # How people are called on a platform.
 _HANDLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{2,38}")
-_PEOPLE: Final = frozenset(
-    """
-    from sender author organizer organiser creator owner reporter assignee assignees attendee attendees participant
-    participants to cc email mail contact login username handle user reviewer
-    """.split()  # noqa: SIM905
-)
+_PEOPLE: Final = word_lists("argument_words")["people"]
 _LETTERS: Final = re.compile(r"[^\W\d_]{3,}")
 
 

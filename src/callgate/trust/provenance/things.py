@@ -17,7 +17,7 @@ _LETTERS: Final = re.compile(r"[\W_]+")
 _ADDRESS: Final = re.compile(r"\s*[^\s/\\]*[/\\]\S*\s*")
 
 
-class Known(msgspec.Struct):
+class KnownThing(msgspec.Struct):
     """A thing with an id: the phrases it is called by, whether a trusted result had it, whether it was asked for."""
 
     names: tuple[tuple[int, ...], ...]
@@ -33,7 +33,7 @@ class Known(msgspec.Struct):
         return bool(self.flags & ASKED_FOR)
 
 
-class Things(dict[int, Known]):
+class Things(dict[int, KnownThing]):
     """From the digest of a thing's server, kind and id to what is known of it."""
 
     def take(self, packed: Sequence[int], step: int) -> None:
@@ -48,9 +48,9 @@ class Things(dict[int, Known]):
                 start += 1 + packed[start]
             known = self.get(key)
             if known is None:
-                self[key] = Known(tuple(names), head & 0xFF, step)
+                self[key] = KnownThing(tuple(names), head & 0xFF, step)
             else:
-                self[key] = Known((*known.names, *names)[-16:], (known.flags | head) & 0xFF, step)
+                self[key] = KnownThing((*known.names, *names)[-16:], (known.flags | head) & 0xFF, step)
             at = end
 
 

@@ -24,7 +24,7 @@ from callgate.trust.critical import (
     without_places,
 )
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
-from callgate.trust.proposing import is_asked_for, is_named_for_adding, is_spoken_of
+from callgate.trust.proposing import is_named, is_named_for_adding
 from callgate.trust.provenance import normalise, packing
 from callgate.trust.provenance.asking import AGREED, names_a_field
 from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, keys, leaves
@@ -264,8 +264,6 @@ def _is_untraceable(
 ) -> bool:
     """Whether no value tells whom or what a call affects, and the user's words do not ask for it. What only goes to
     those whom it names goes to nobody where it names none."""
-    if _is_unasked_amount(memory, label, values):
-        return True
     if all(map(names_somebody, paths)) if paths else _decides_nothing(label, paths):
         return False
     # Where only nobody knows what decides, a word of the user's may be one by chance.
@@ -284,7 +282,8 @@ def _is_untraceable(
     if named and picked_out:
         # All of it is in the user's words.
         return False
-    return not (memory.prompt_known and is_asked_for(label, memory.names_in_prompt))
+    wanted = memory.prompt_known and memory.wants(label.tool, exactly=label.may_be_irreversible)
+    return not (wanted and is_named(label.tool, memory.asks))
 
 
 def _is_unasked(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:
@@ -295,15 +294,6 @@ def _is_unasked(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> b
     if memory.wants(label.tool) or memory.asks(AGREED):
         return False
     return not any(names_a_field(without_places(one.path), memory.asks) for one in values)
-
-
-def _is_unasked_amount(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:
-    """Whether a call that cannot be undone has an amount that the user did not name, and their words do not speak of
-    what it does: then naming the account is not enough."""
-    if not (memory.prompt_known and label.may_be_irreversible):
-        return False
-    amounts = [one for one in values if one.critical and one.kind == "quantity" and one.found in ("own", "nowhere")]
-    return bool(amounts) and not is_spoken_of(label, memory.names_in_prompt)
 
 
 def _unseen(path: str) -> Traced:

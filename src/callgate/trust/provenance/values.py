@@ -15,7 +15,7 @@ from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, role_of
 from callgate.trust.provenance.records import is_by_number, is_id, nouns, spoken_of, written_id
-from callgate.trust.provenance.things import Known
+from callgate.trust.provenance.things import KnownThing
 from callgate.trust.provenance.zones import windows
 
 TEXT_CHARS: Final = 64 * 1024
@@ -155,7 +155,7 @@ class Value:
             return "trusted"
         return "linked" if self._is_spoken_of(thing) else self._doubtful(thing)
 
-    def _is_spoken_of(self, thing: Known | None) -> bool:
+    def _is_spoken_of(self, thing: KnownThing | None) -> bool:
         """Whether the user's words ask for what the tool does, and have a word by which they may speak of this thing
         or person: its server's list has that for no other one."""
         memory = self.memory
@@ -173,7 +173,7 @@ class Value:
             keys = [memory.key(self.label.server, f"hint {kind}", written) for kind in about]
         return any(map(memory.hinted, keys)) and memory.wants(self.label.tool, exactly=self.label.may_be_irreversible)
 
-    def _doubtful(self, thing: Known | None) -> Found:
+    def _doubtful(self, thing: KnownThing | None) -> Found:
         memory = self.memory
         if thing is not None and _SHORT_NUMBER.fullmatch(self.text):
             # Its server lists it, and numbers so short are in every text.
@@ -215,7 +215,7 @@ class Value:
             return "untrusted"
         return "own" if spelt in memory.own else "nowhere"
 
-    def _thing(self) -> Known | None:
+    def _thing(self) -> KnownThing | None:
         """The thing that this value is the id of, of a kind that the argument may name."""
         if self.kind != "identity" or not self.memory.records:
             return None
