@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
+from callgate.approval import Request
+from callgate.approval.display import escape
+from callgate.approval.overview import RequestRow, request_row, requests
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -23,11 +27,7 @@ from callgate.cli.common import (
 from callgate.cli.links import approval_link, console_url, how_to_serve, is_listening
 from callgate.cli.printing import moment, plain, print_table
 from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
-
-if TYPE_CHECKING:
-    from callgate.approval import Request
-    from callgate.approval.overview import RequestRow
-    from callgate.config import Config
+from callgate.config import Config
 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The request's id, or enough of its beginning.", callback=as_typed)
@@ -57,10 +57,6 @@ def list_approvals(
     as_json: JsonOption = False,
 ) -> None:
     """List the calls that wait for a person, the newest first."""
-    import msgspec
-
-    from callgate.approval.overview import requests
-
     with open_approvals(config, store) as opened:
         now = opened.approvals.now()
         rows = opened.wait(requests(opened.approvals.shelf, now, user, everything=everything, limit=limit))
@@ -76,10 +72,6 @@ def show(
     request: IdArgument, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Show one call that waits, what became of it, and the page where it is approved."""
-    import msgspec
-
-    from callgate.approval.overview import request_row
-
     with open_approvals(config, store) as opened:
         found = _find(opened, request)
         row = request_row(found, opened.approvals.now())
@@ -159,8 +151,6 @@ def _print(rows: list[RequestRow]) -> None:
 
 def _why(text: str) -> list[str]:
     """Why a person is asked, a line each; no line steers the terminal or begins where one of ours does."""
-    from callgate.approval.display import escape
-
     return [escape(line[:_LINE]) for line in text.split("\n") if line.strip()][:_LINES]
 
 

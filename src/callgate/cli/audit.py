@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
 
+import msgspec
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from callgate.approval.proof import Proven, check_proof, is_proof
+from callgate.approval.webauthn import MalformedResponse, NotVerified
+from callgate.audit import AuditLog, DecisionRecord, note, proofs, reading
+from callgate.audit import receipt as receipts
+from callgate.audit.log import Sequencer
+from callgate.audit.note import VerifierKey
+from callgate.audit.reading import CallEntry, entries, entry
+from callgate.audit.receipt import MAX_RECEIPT, VerifiedReceipt
+from callgate.audit.records import matches
+from callgate.audit.storage import Filter
+from callgate.audit.verify import verify as verify_log
+from callgate.canonical import canonical
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -27,15 +43,11 @@ from callgate.cli.common import (
     spinner,
 )
 from callgate.cli.printing import plain, show_when
+from callgate.config import load
 from callgate.errors import AuditError, CallgateError, KeyringError, NotInTree, StoreUnavailable, Tampered
+from callgate.keyring import CHECKPOINT, SEAL, Keyring
 
 if TYPE_CHECKING:
-    from callgate.approval.proof import Proven
-    from callgate.audit import AuditLog, DecisionRecord
-    from callgate.audit.log import Sequencer
-    from callgate.audit.reading import CallEntry
-    from callgate.audit.receipt import VerifiedReceipt
-    from callgate.keyring import Keyring
     from callgate.store import Store
 
 _ATTEMPTS: Final = 5
@@ -66,9 +78,6 @@ def list_calls(
     as_json: Annotated[bool, typer.Option("--json", help="JSON Lines for machines.")] = False,
 ) -> None:
     """List calls, the newest last."""
-    from callgate.audit.reading import entries
-    from callgate.audit.storage import Filter
-
     now = time.time()
     wanted = Filter(server, tool, verdict, reason, call, parse_when(since, now), parse_when(until, now))
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
@@ -88,10 +97,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show everything on record about one call."""
-    import msgspec
-
-    from callgate.audit.reading import entry
-
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
         found = entry(tables, call)
         approved = approved_by(found.decision, opened)
@@ -134,10 +139,6 @@ def verify(
     if receipt is not None:
         verify_receipt(receipt, key, arguments, as_json=as_json)
         return
-    from callgate.audit.log import Sequencer
-    from callgate.audit.verify import verify as verify_log
-    from callgate.keyring import CHECKPOINT, SEAL
-
     with open_store(config, store) as (loaded, opened):
         # Not `open_log`, which wants a log that holds: here is said what does not.
         keyring = keys_of(loaded)
@@ -171,8 +172,6 @@ def export(
     until: UntilOption = None,
 ) -> None:
     """Write every record as JSON Lines."""
-    from callgate.audit.storage import Filter
-
     now = time.time()
     wanted = Filter(since=parse_when(since, now), until=parse_when(until, now))
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables:
@@ -195,9 +194,6 @@ def receipt(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the terminal.")] = None,
 ) -> None:
     """Make a receipt that proves one call offline: `callgate audit verify --receipt FILE`."""
-    from callgate.audit import reading
-    from callgate.audit import receipt as receipts
-
     with open_log(config, store) as (log, opened, keyring):
         for left in range(_ATTEMPTS, 0, -1):
             _catch_up(log)
@@ -227,10 +223,6 @@ def checkpoint(
     as_json: JsonOption = False,
 ) -> None:
     """Print the signed head of the log. Keep it elsewhere: it proves later that nothing was taken away."""
-    import base64
-
-    from callgate.audit import note, proofs
-
     with open_log(config, store) as (log, opened, keyring):
         _catch_up(log)
         path: list[str] = []
@@ -256,8 +248,6 @@ def prune(
     ] = None,
 ) -> None:
     """Remove the bodies of old records; the tree keeps their hashes, so everything else stays provable."""
-    from callgate.config import load
-
     if days is None and load(config).audit.retention_days == 0:
         say("audit.retention_days is 0: everything is kept. Name a number with --days.")
         return
@@ -284,8 +274,6 @@ def _catch_up(log: AuditLog | Sequencer) -> None:
 
 def _known_checkpoints(opened: Store, keyring: Keyring, given: Path | None) -> list[str]:
     """Checkpoints known outside the store: the one given, and the one noted beside the keys."""
-    from callgate.audit import note
-
     known = [] if given is None else [read_text(given)]
     with opened.audit_reading() as tables:
         head = tables.head()
@@ -294,16 +282,11 @@ def _known_checkpoints(opened: Store, keyring: Keyring, given: Path | None) -> l
 
 
 def _json_lines(found: list[CallEntry]) -> None:
-    import msgspec
-
     for one in found:
         sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
 
 
 def _table(found: list[CallEntry]) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
     headings = ("time", "call", "server", "tool", "verdict", "reason", "outcome")
     table = Table(*headings, box=None, pad_edge=False, header_style="bold")
     for one in found:
@@ -328,9 +311,6 @@ def _create(path: Path) -> BinaryIO:
 
 def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_json: bool) -> None:
     """Verify a receipt without a store; raises what does not hold."""
-    from callgate.audit import receipt as receipts
-    from callgate.audit.note import VerifierKey
-
     given = None if key is None else VerifierKey.parse(read_text(Path(key)).splitlines()[0] if "+" not in key else key)
     done = receipts.verify(read_bytes(path), given)
     approval = approval_in(done.decision, None if arguments is None else read_bytes(arguments))
@@ -354,9 +334,6 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
 
     `given` are the call's arguments as JSON; they have to be the ones on record.
     """
-    from callgate.approval.proof import check_proof, is_proof
-    from callgate.approval.webauthn import MalformedResponse, NotVerified
-
     form = None if given is None else _canonical_arguments(decision, given)
     facts = (decision.extra or {}).get("approval")
     if facts is None or decision.verdict != "allow":
@@ -376,11 +353,6 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
 
 def _canonical_arguments(decision: DecisionRecord, text: bytes) -> bytes:
     """The RFC 8785 form of arguments that somebody gives, if they are the ones on record."""
-    import msgspec
-
-    from callgate.audit.records import matches
-    from callgate.canonical import canonical
-
     try:
         value = msgspec.json.decode(text)
         found = matches(value, decision.arguments, decision.args_hash)
@@ -395,9 +367,6 @@ def _canonical_arguments(decision: DecisionRecord, text: bytes) -> bytes:
 
 def _on_record(decision: DecisionRecord) -> bytes | None:
     """The same from the record, where it has them whole."""
-    from callgate.audit.records import matches
-    from callgate.canonical import canonical
-
     stored = decision.arguments
     if stored.mode == "hashed" or stored.hash is not None:
         return None
@@ -434,8 +403,6 @@ def _account(proven: Proven, *, whole_on_record: bool) -> ReceiptApproval:
 
 
 def _print_json(done: VerifiedReceipt, approval: ReceiptApproval | None) -> None:
-    import msgspec
-
     facts: dict[str, Any] = {"decision": done.decision, "outcome": done.outcome, "log": done.checkpoint.origin}
     shown = None
     if approval is not None:
@@ -479,8 +446,6 @@ def _print_approval(approval: ReceiptApproval) -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    from callgate.audit.receipt import MAX_RECEIPT
-
     try:
         with path.open("rb") as file:
             return file.read(MAX_RECEIPT + 1)
@@ -494,8 +459,6 @@ def read_text(path: Path) -> str:
 
 def approval_of(decision: DecisionRecord) -> dict[str, Any] | None:
     """What is on record of the signature that let a call through; None where there is none."""
-    from callgate.approval.proof import is_proof
-
     facts = (decision.extra or {}).get("approval")
     return facts if decision.verdict == "allow" and is_proof(facts) else None
 

@@ -19,6 +19,7 @@ from callgate.cli.common import (
     print_json,
     say,
 )
+from callgate.config import load
 from callgate.errors import KeyringError
 
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded and shown.")]
@@ -100,7 +101,6 @@ def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> Key
 
 def _forced_by(path: Path | None) -> str:
     """What holds the switch on whatever the store says."""
-    from callgate.config import load
     from callgate.store.control import VARIABLE, forced_by_environment
 
     if forced_by_environment():

@@ -18,8 +18,12 @@ import msgspec
 import typer
 from typer.core import TyperCommand
 
+from callgate.canonical import canonical
 from callgate.cli.common import ConfigOption, say
+from callgate.config import find, load
+from callgate.config.secret import mask_url
 from callgate.errors import CallgateError, MessageError
+from callgate.telemetry.logs import one_line
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -107,8 +111,6 @@ def _split(words: list[str], *, started: bool) -> tuple[str | None, str, list[st
 
 def read_arguments(pairs: list[str], more: str | None) -> dict[str, Any]:
     """The tool's arguments from KEY=VALUE words and a JSON object."""
-    from callgate.canonical import canonical
-
     arguments: dict[str, Any] = {}
     for word in pairs:
         key, equals, value = word.partition("=")
@@ -236,8 +238,6 @@ def _print_result(done: Done, *, raw: bool) -> None:
 
 def harmless(text: str) -> str:
     """A peer's text with everything written out that a terminal would act on; lines stay lines."""
-    from callgate.telemetry.logs import one_line
-
     return "\n".join(one_line(line) for line in text.split("\n"))
 
 
@@ -256,9 +256,6 @@ class Unreachable(CallgateError):
 
 def find_target(word: str | None, command: list[str], path: Path | None) -> CallTarget:
     """The server that the command line names."""
-    from callgate.config import find, load
-    from callgate.config.secret import mask_url
-
     if word is None:
         return CallTarget(name=Path(command[0]).name, argv=tuple(command))
     if word.startswith(("http://", "https://")):
@@ -328,8 +325,6 @@ def explaining_failures(target: CallTarget) -> Iterator[None]:
 
 def _connect_problem(target: CallTarget, error: BaseException) -> CallgateError:
     from mcp import MCPError
-
-    from callgate.telemetry.logs import one_line
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

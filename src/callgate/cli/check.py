@@ -6,21 +6,26 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from callgate.approval.requirements import names_tool
 from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
 from callgate.cli.links import console_url
 from callgate.cli.printing import plain
-from callgate.cli.services import options_of
-from callgate.errors import ConfigError, Problem
-
-if TYPE_CHECKING:
-    from callgate.config import Config, ServerSection
-    from callgate.pinning.review.views import Review
-    from callgate.trust.policy.places import Path as Keys
-    from callgate.trust.policy.places import Places
+from callgate.cli.services import open_pins, options_of
+from callgate.config import Config, ServerSection
+from callgate.config.loading import dotted_key, read
+from callgate.errors import CallgateError, ConfigError, Problem
+from callgate.pinning.review.views import Review
+from callgate.trust.operator import read_annotations
+from callgate.trust.policy.condition import compile_condition
+from callgate.trust.policy.places import Path as Keys
+from callgate.trust.policy.places import Places, toml_places
+from callgate.trust.vocabulary import Vocabulary
 
 _SHOWN: Final = 5
 
@@ -94,9 +99,6 @@ def _row(name: str, server: ServerSection) -> dict[str, Any]:
 
 
 def _print_servers(loaded: Config) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table("server", "kind", "target", "secrets", box=None, pad_edge=False, header_style="bold")
     for name, server in loaded.servers.items():
         row = _row(name, server)
@@ -117,9 +119,6 @@ def _approval(loaded: Config) -> dict[str, Any] | None:
 
 
 def _print_approval(approval: dict[str, Any]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table("server", "needs approval", "who is asked", box=None, pad_edge=False, header_style="bold")
     for row in approval["servers"]:
         tools = ", ".join([*row["tools"], "tools that it marks itself"])
@@ -146,9 +145,6 @@ def _notes(loaded: Config, path: Path | None) -> list[str]:
 
 def _met(loaded: Config, path: Path | None) -> dict[str, set[str]]:
     """The tools of each server as they were met last; none where nobody can say."""
-    from callgate.cli.services import open_pins
-    from callgate.errors import CallgateError
-
     if not any(server.approval.tools for server in loaded.servers.values()):
         return {}
     try:
@@ -165,8 +161,6 @@ def listed_tools(review: Review) -> dict[str, set[str]]:
 
 def approval_notes(loaded: Config, listed: Mapping[str, set[str]]) -> Iterator[str]:
     """Patterns of tools that need a person, and may not mean the tools that were meant."""
-    from callgate.approval.requirements import names_tool
-
     for name, server in loaded.servers.items():
         patterns, where = server.approval.tools, f"[servers.{name}.approval]"
         for pattern in [one for one in patterns if "[" in one]:
@@ -218,8 +212,6 @@ def schema() -> None:
 def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
     """Every mistake in what the configuration names for trust, with its place."""
     from callgate.app.trust import make_policy
-    from callgate.config.loading import read
-    from callgate.trust.policy.places import toml_places
 
     places = None if file is None else toml_places(str(file), read(file))
     found: list[Problem] = []
@@ -234,8 +226,6 @@ def trust_problems(loaded: Config, file: Path | None) -> list[Problem]:
 
 
 def _conditions(name: str, server: ServerSection, places: Places | None) -> Iterator[Problem]:
-    from callgate.trust.policy.condition import compile_condition
-
     for at, rule in enumerate(server.trust.rules):
         keys: Keys = ("servers", name, "trust", "rules", at, "when")
         condition = compile_condition(rule.when, result=False)
@@ -247,9 +237,6 @@ def _conditions(name: str, server: ServerSection, places: Places | None) -> Iter
 
 
 def _annotations(name: str, server: ServerSection, loaded: Config, places: Places | None) -> Iterator[Problem]:
-    from callgate.trust.operator import read_annotations
-    from callgate.trust.vocabulary import Vocabulary
-
     section = server.trust
     if section.annotations is None:
         return
@@ -264,8 +251,6 @@ def _annotations(name: str, server: ServerSection, loaded: Config, places: Place
 
 def _problem_at(places: Places | None, keys: Keys, text: str, index: int | None = None) -> Problem:
     """A mistake in callgate.toml; `index` counts the characters of the value before it."""
-    from callgate.config.loading import dotted_key
-
     if places is None:
         return Problem("callgate.toml", None, dotted_key(keys), text)
     at = places.of_value(keys) if index is None else places.inside(keys, index)

@@ -13,18 +13,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
+import msgspec
 import typer
+from rich.console import Console
+from rich.progress import Progress, ProgressColumn
 from typer.core import TyperCommand
 
+from callgate.config import Config, Secret, load
 from callgate.errors import CallgateError
+from callgate.keyring import CHECKPOINT, SEAL, Keyring
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.progress import Progress, ProgressColumn
-
     from callgate.audit import AuditLog
-    from callgate.config import Config
-    from callgate.keyring import Keyring
     from callgate.store import Store
 
 ConfigOption = Annotated[
@@ -55,10 +55,6 @@ _WHOLE: Final = 16
 
 def configuration(path: Path | None, url: str | None) -> Config:
     """The configuration in force, with the store that the command line names."""
-    import msgspec
-
-    from callgate.config import Secret, load
-
     config = load(path)
     if url is None:
         return config
@@ -109,8 +105,6 @@ class OpenedLog(NamedTuple):
 @contextmanager
 def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedLog]:
     """The audit log in force; its sequencer does not run. With `create`, an empty one is begun and gets its keys."""
-    from callgate.keyring import CHECKPOINT, SEAL
-
     with open_store(path, url, create=create) as (config, store):
         keyring = keys_of(config)
         if not create:
@@ -119,8 +113,6 @@ def open_log(path: Path | None, url: str | None, *, create: bool = False) -> Ite
 
 
 def keys_of(config: Config) -> Keyring:
-    from callgate.keyring import Keyring
-
     return Keyring(config.store.keys_path)
 
 
@@ -142,16 +134,12 @@ def operator() -> str:
 
 def console(*, stderr: bool = False) -> Console:
     """A console that keeps long lines whole in a pipe. NO_COLOR and FORCE_COLOR are rich's to see to."""
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, width=None if stream.isatty() else 240, highlight=False)
 
 
 def progress(*columns: ProgressColumn) -> Progress:
     """A bar for what may take longer than a second; only where somebody sees it, whatever FORCE_COLOR says."""
-    from rich.progress import Progress
-
     return Progress(*columns, console=console(stderr=True), transient=True, disable=not sys.stderr.isatty())
 
 

@@ -15,15 +15,20 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
+from callgate.approval import Approvals, Credential
+from callgate.approval.overview import kind
+from callgate.approval.reach import choice, reach
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.gateway import ask_gateway, ensure_running, place_of
 from callgate.cli.links import console_url, enrolment_link, has_display, how_to_serve, open_page
 from callgate.cli.printing import moment, plain
 from callgate.cli.services import OpenedApprovals, edit_approvals
+from callgate.config import Config, find
 from callgate.errors import CallgateError, ConfigError
+from callgate.local.wrap import is_possible
+from callgate.protocol import TICKET
 
 if TYPE_CHECKING:
-    from callgate.approval import Approvals, Credential
-    from callgate.config import Config
     from callgate.transport.http.exchange import Asgi, Receive, Scope, Send
 
 _LOOK_SECONDS: Final = 0.3
@@ -79,8 +84,6 @@ def enroll(
 
     Whoever has the link becomes able to approve calls in that person's name: give it to nobody else.
     """
-    from callgate.local.wrap import is_possible
-
     with edit_approvals(config, store, create=True) as opened:
         _check_console(opened.config)
         # Where no gateway can be shared, this command shows the page itself.
@@ -122,9 +125,6 @@ def console_address(
 ) -> str | None:
     """Where the link opens. The gateway of the configuration is started for it, where no other one shows the console:
     a store that the command line names belongs to a gateway that runs elsewhere."""
-    from callgate.cli.gateway import ask_gateway, ensure_running, place_of
-    from callgate.config import find
-
     config = opened.config
     url = console_url(config)
     if config.approval.url is not None or store is not None:
@@ -176,16 +176,12 @@ def wait_for_passkey(opened: OpenedApprovals, issued: IssuedTicket, url: str | N
 
 async def tell_enrolled(opened: OpenedApprovals, held: Credential) -> None:
     """Who has enrolled what, and what they can do with it."""
-    from callgate.approval.overview import kind
-
     say(f"{held.user}'s passkey {plain(held.name)!r} is enrolled: {kind(held).lower()}.")
     if told := await _what_it_approves(opened, held):
         say(told)
 
 
 async def _issue(opened: OpenedApprovals, user: str, display_name: str, minutes: float | None) -> IssuedTicket:
-    from callgate.approval.reach import choice
-
     by, approvals, demands = operator(), opened.approvals, await opened.demands()
     known = await approvals.shelf.user(user)
     others = [] if known is not None else [one.name for one in await approvals.shelf.users()]
@@ -200,8 +196,6 @@ async def _issue(opened: OpenedApprovals, user: str, display_name: str, minutes:
 
 
 def _print(issued: IssuedTicket, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:
-    from callgate.protocol import TICKET
-
     link = enrolment_link(url or "http://localhost:PORT", issued.ticket)
     if as_json:
         shown: dict[str, Any] = msgspec.to_builtins(issued)
@@ -224,8 +218,6 @@ def _print(issued: IssuedTicket, url: str | None, *, as_json: bool, here: bool =
 
 
 async def _what_it_approves(opened: OpenedApprovals, held: Credential) -> str:
-    from callgate.approval.reach import reach
-
     demands = await opened.demands()
     return "" if demands is None else reach(await opened.approvals.user(held.user), held, demands)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 
@@ -21,14 +22,15 @@ from callgate.cli.common import (
 )
 from callgate.cli.printing import Line, escaped, fact, heading, print_lines, print_table, text_line, word_to_type
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, open_pins, options_of
+from callgate.config import Config
 from callgate.errors import ConfigError, Reason, Refused
-
-if TYPE_CHECKING:
-    from callgate.config import Config
-    from callgate.trust.labels import Labels
-    from callgate.trust.model import ToolLabel
-    from callgate.trust.results import Understated
-    from callgate.trust.said import Said
+from callgate.trust.hints import from_hints, starter_table
+from callgate.trust.labels import Labels
+from callgate.trust.model import DESTINATIONS, OUTCOMES, SOURCES, ToolLabel, class_rank
+from callgate.trust.results import Understated, understated
+from callgate.trust.said import Said
+from callgate.trust.tool_annotations import AnnotationObserver
+from callgate.trust.vocabulary import Vocabulary
 
 ServerArgument = Annotated[str | None, typer.Argument(metavar="[SERVER]", help="Only this server's tools.")]
 # Field of a label in the words of callgate.toml, and its attribute.
@@ -160,8 +162,6 @@ def starter(
     as_json: JsonOption = False,
 ) -> None:
     """Print tables for callgate.toml to begin with: what the hints of a server's tools suggest, and what to decide."""
-    from callgate.trust.hints import from_hints, starter_table
-
     known = known_labels(config, store, server, file)
     declared = known.labels.declared(server)
     if not declared:
@@ -187,8 +187,6 @@ def _hint_row(said: Any) -> dict[str, Any]:
 
 def _understated_by_risk(known: KnownLabels) -> list[Understated]:
     """High-risk tools first: what cannot be undone, then what reaches far; each tool's own fields stay together."""
-    from callgate.trust.model import DESTINATIONS, OUTCOMES
-    from callgate.trust.results import understated
 
     def risk(one: Understated) -> tuple[int, int, str, str]:
         label = known.labels.listed(one.server, one.tool)
@@ -243,8 +241,6 @@ def who(label: ToolLabel, field: str) -> str:
 
 def words(label: ToolLabel, field: str) -> list[str]:
     """The possible values, from the most harmless."""
-    from callgate.trust.model import DESTINATIONS, OUTCOMES, SOURCES, class_rank
-
     orders: dict[str, tuple[str, ...]] = {"destination": DESTINATIONS, "outcomes": OUTCOMES, "source": SOURCES}
     found: frozenset[str] = getattr(label, FIELDS[field])
     order = orders.get(field)
@@ -306,8 +302,6 @@ def tool_lines(known: KnownLabels, server: str, tool: str) -> Iterator[Line]:
 
 
 def _rules(known: KnownLabels, server: str, tool: str) -> Iterator[Line]:
-    from fnmatch import fnmatchcase
-
     section = known.config.servers[server].trust if server in known.config.servers else None
     fitting = [rule for rule in section.rules if fnmatchcase(tool, rule.tool)] if section else []
     if fitting:
@@ -403,8 +397,6 @@ def _from_file(path: Path | None, url: str | None, server: str | None, file: Pat
 
 def _labels_of(config: Config, met: dict[str, list[Any]], wanted: list[str], options: tuple[str, ...]) -> KnownLabels:
     from callgate.app.trust import make_labels
-    from callgate.trust.tool_annotations import AnnotationObserver
-    from callgate.trust.vocabulary import Vocabulary
 
     labels = make_labels(config)
     learning = AnnotationObserver(lambda *_: None)

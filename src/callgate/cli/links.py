@@ -9,11 +9,10 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-if TYPE_CHECKING:
-    from callgate.config import Config
+from callgate.config import Config
 
 _PORTS: Final = {"http": 80, "https": 443}
 _CONNECT_SECONDS: Final = 1.0

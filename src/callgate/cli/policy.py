@@ -9,10 +9,15 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import typer
+from rich.table import Table
+from rich.text import Text
 
+from callgate.audit.reading import entries, entry
+from callgate.audit.storage import Filter
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -27,17 +32,16 @@ from callgate.cli.common import (
     spinner,
 )
 from callgate.cli.printing import plain, show_when
+from callgate.config import Config
 from callgate.errors import AuditError, ConfigError, Reason
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
-    from callgate.config import Config
-    from callgate.trust.policy import Facts, Policy
-    from callgate.trust.policy.calls import LabelOf
-    from callgate.trust.policy.explain import Checked, Explanation
-    from callgate.trust.policy.replaying import Difference, Then
+from callgate.trust.policy import TABLE, Facts, Policy
+from callgate.trust.policy.calls import LabelOf
+from callgate.trust.policy.cases import read_call, read_cases
+from callgate.trust.policy.condition import TYPE_NAMES
+from callgate.trust.policy.explain import Checked, Explanation
+from callgate.trust.policy.explain import explain as explained
+from callgate.trust.policy.reading import read_text
+from callgate.trust.policy.replaying import Difference, Replayed, Then, recorded_facts, recorded_then
 
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="A rule file, TOML or JSON, instead of the configured one.")
@@ -94,9 +98,6 @@ def check(
 
 def facts(as_json: JsonOption = False) -> None:
     """List what rules can read: each fact with its type, what it says and an example."""
-    from callgate.trust.policy import TABLE
-    from callgate.trust.policy.condition import TYPE_NAMES
-
     if as_json:
         print_json(
             [
@@ -128,10 +129,6 @@ def explain(
 
     A call that never happened is written as JSON: {"server": ..., "tool": ..., "arguments": ..., "session": ...}.
     """
-    import msgspec
-
-    from callgate.trust.policy.explain import explain as explained
-
     again = _again("explain", call, policy, config, no_default=no_default)
     with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
         rules, loaded = _policy(policy, config, default=not no_default)
@@ -153,8 +150,6 @@ def try_cases(
     as_json: JsonOption = False,
 ) -> None:
     """Try the rules on cases that say what is expected; exits with 1 if a case comes out otherwise."""
-    from callgate.trust.policy.cases import read_cases
-
     again = _again("test", str(file), policy, config, no_default=no_default)
     with _mistakes(Reason.POLICY_INVALID, as_json=as_json):
         rules, loaded = _policy(policy, config, default=not no_default)
@@ -195,10 +190,6 @@ def replay(
 
     Rules that read arguments can be told only where the log has the arguments whole.
     """
-    from callgate.audit.reading import entries
-    from callgate.audit.storage import Filter
-    from callgate.trust.policy.replaying import Replayed
-
     rules = _policy(file, config, default=not no_default)[0]
     replayed = Replayed()
     with open_store(config, store) as (_, opened), opened.audit_reading() as tables, spinner("reading the log"):
@@ -219,8 +210,6 @@ def replay(
 
 def _policy(file: Path | None, config: Path | None, *, default: bool) -> tuple[Policy, Config]:
     """The rules in force, or those of a file; and the configuration."""
-    from callgate.trust.policy import Policy
-
     loaded = configuration(config, None)
     chosen = file or loaded.trust.policy
     return Policy.load([chosen] if chosen else [], default=default and loaded.trust.default_policy), loaded
@@ -235,10 +224,6 @@ def _labels(loaded: Config) -> LabelOf | None:
 
 def _call(call: str, loaded: Config, config: Path | None, store: str | None, again: str) -> tuple[Facts, Then | None]:
     """The facts of a call on record and what was said of it then, or the facts of one that is written down."""
-    from callgate.audit.reading import entry
-    from callgate.trust.policy.cases import read_call
-    from callgate.trust.policy.replaying import recorded_facts, recorded_then
-
     # An id has neither a dot nor a slash.
     if call == "-" or "." in call or "/" in call or Path(call).is_file():
         text = sys.stdin.read(_INPUT) if call == "-" else _read(call, _CALLS, again)
@@ -255,8 +240,6 @@ def _call(call: str, loaded: Config, config: Path | None, store: str | None, aga
 
 
 def _read(path: str, advice: str, again: str) -> str:
-    from callgate.trust.policy.reading import read_text
-
     return read_text(Path(path), advice, f"Put this right, then run `{again}`.")
 
 
@@ -298,8 +281,6 @@ def _rule(rule: Any) -> dict[str, Any]:
 
 def rules_table(policy: Policy) -> Table:
     """Every rule in the order in which it speaks."""
-    from rich.text import Text
-
     table = _table("rule", "on", "effect", "what it tells the person", "from")
     for rule in policy.rules:
         place = rule.source if rule.default else f"{rule.source}:{rule.line}"
@@ -308,11 +289,6 @@ def rules_table(policy: Policy) -> Table:
 
 
 def facts_table() -> Table:
-    from rich.text import Text
-
-    from callgate.trust.policy import TABLE
-    from callgate.trust.policy.condition import TYPE_NAMES
-
     table = _table("fact", "type", "what it says", "for example")
     for fact in TABLE:
         about = f"{fact.about} (on results only)" if fact.result else fact.about
@@ -322,8 +298,6 @@ def facts_table() -> Table:
 
 def explanation(found: Explanation, then: Then | None) -> Iterator[Text]:
     """The ruling first and what was said then, then every rule, those that hold before the others."""
-    from rich.text import Text
-
     ruling = found.ruling
     by = f" by {ruling.rule}" if ruling.rule else ": no rule objects"
     yield Text.assemble((ruling.effect, COLOURS[ruling.effect]), by)
@@ -337,8 +311,6 @@ def explanation(found: Explanation, then: Then | None) -> Iterator[Text]:
 
 
 def _rule_line(rule: Checked) -> Iterator[Text]:
-    from rich.text import Text
-
     mark = "  ← decides" if rule.decides else ""
     yield Text.assemble(
         (rule.rule, _STATES[rule.state]), "  ", (rule.effect, COLOURS[rule.effect]), f"  {rule.state}{mark}"
@@ -351,8 +323,6 @@ def _rule_line(rule: Checked) -> Iterator[Text]:
 
 
 def tests_table(rows: list[dict[str, Any]]) -> Table:
-    from rich.text import Text
-
     table = _table("case", "expected", "got", "")
     for row in rows:
         mark = Text("ok", style="green") if row["ok"] else Text("WRONG", style="bold red")
@@ -361,8 +331,6 @@ def tests_table(rows: list[dict[str, Any]]) -> Table:
 
 
 def replay_table(differing: list[Difference]) -> Table:
-    from rich.text import Text
-
     table = _table("time", "call", "server / tool", "before", "after", "rule")
     for one in differing:
         table.add_row(
@@ -378,12 +346,8 @@ def replay_table(differing: list[Difference]) -> Table:
 
 
 def _effect(effect: str) -> Text:
-    from rich.text import Text
-
     return Text(plain(effect), style=COLOURS.get(effect, ""))
 
 
 def _table(*titles: str) -> Table:
-    from rich.table import Table
-
     return Table(*titles, box=None, pad_edge=False, header_style="bold")

@@ -7,13 +7,14 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
+
+from rich.cells import get_character_cell_size
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from callgate.cli.common import console
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
 
 # Stands before every line of a server's own text, so that none of them passes for a line of ours.
 GUTTER: Final = "  │ "
@@ -39,8 +40,6 @@ class Line(NamedTuple):
 
 def text_line(text: str, style: str = "", *, lead: str = "", rest: str | None = None) -> Line:
     """A line of our own words."""
-    from rich.text import Text
-
     return Line(Text(text, style=style), lead, rest)
 
 
@@ -66,8 +65,6 @@ def quote_lines(text: str, lead: str = GUTTER, spans: Sequence[tuple[int, int]] 
 
 def mark_spans(text: str, spans: Sequence[tuple[int, int]] = (), *, style: str = "", keep_lines: bool = True) -> Text:
     """The text spelt out. It is cut at the borders of the spans first: what is spelt out is longer than it was."""
-    from rich.text import Text
-
     from callgate.approval.display import escape
 
     within = [(max(0, start), min(len(text), end)) for start, end in spans]
@@ -89,8 +86,6 @@ def highlight_escapes(text: Text) -> Text:
 
 def fold_lines(lines: Iterable[Line], width: int | None) -> Iterator[Text]:
     """As many lines as they take on a terminal of that width; whole where there is none."""
-    from rich.text import Text
-
     for line in lines:
         rest = line.lead if line.rest is None else line.rest
         lead = line.lead
@@ -103,8 +98,6 @@ def fold_lines(lines: Iterable[Line], width: int | None) -> Iterator[Text]:
 
 def _fold(text: Text, width: int | None) -> list[Text]:
     """Cut behind a space where one is near, and anywhere else where not; every character stays."""
-    from rich.cells import get_character_cell_size
-
     if width is None or not text.plain:
         return [text]
     cuts: list[int] = []
@@ -134,9 +127,6 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Rows for people. Names come from clients and callers: as plain text, with control characters made visible."""
-    from rich.table import Table
-    from rich.text import Text
-
     table = Table(*headings, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(Text(plain(cell), overflow="fold") for cell in row))

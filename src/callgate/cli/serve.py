@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import getpass
+import os
 import re
 import shlex
 import sys
@@ -14,17 +15,18 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from callgate.approval import Approvals
 from callgate.cli.common import operator
 from callgate.cli.links import console_url, enrolment_link
 from callgate.cli.printing import moment
 from callgate.cli.services import edit_approvals
+from callgate.config import Config, find, load
 from callgate.errors import ConfigError
+from callgate.local.place import LocalError, Place
+from callgate.telemetry.logs import configure, get
 
 if TYPE_CHECKING:
     from callgate.app.console import ConsoleSources
-    from callgate.approval import Approvals
-    from callgate.config import Config
-    from callgate.local.place import Place
     from callgate.transport.http.exchange import Asgi
 
 _NAME: Final = re.compile(r"[^A-Za-z0-9._@+-]+")
@@ -48,12 +50,8 @@ def serve(
     ] = None,
 ) -> None:
     """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
-    import os
-
     from callgate.app.event_loop import new_event_loop
     from callgate.app.serve import serve as run
-    from callgate.config import find, load
-    from callgate.telemetry.logs import configure, get
     from callgate.transport.http.app import endpoint
 
     if listen is not None:
@@ -84,9 +82,6 @@ def serve(
 @contextlib.contextmanager
 def _place(path: Path | None) -> Iterator[Place | None]:
     """Where wrapped servers of this user find the gateway; None where another has that place, or there is none."""
-    from callgate.local.place import LocalError, Place
-    from callgate.telemetry.logs import get
-
     with contextlib.ExitStack() as stack:
         at: Place | None = None
         try:

@@ -8,16 +8,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import typer
 
 from callgate.cli.common import JsonOption, print_json
 from callgate.cli.gateway import ConfigOption
 from callgate.errors import ConfigError
-
-if TYPE_CHECKING:
-    from callgate.local.place import Place
+from callgate.local.place import LocalError, Place
 
 _SECONDS: Final = 60.0
 _LABEL: Final = "dev.callgate."
@@ -199,8 +197,6 @@ def _systemd_quote(word: str) -> str:
 
 def _place(config: Path | None) -> Place:
     """The gateway that clients reach, which know nothing of this shell's settings."""
-    from callgate.local.place import LocalError, Place
-
     environ = {name: value for name, value in os.environ.items() if not name.startswith("CALLGATE_")}
     try:
         return Place(None if config is None else str(config), environ)

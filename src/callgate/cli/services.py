@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from callgate.approval import Approvals
+from callgate.approval.base import no_witness
+from callgate.approval.reach import Demand
 from callgate.cli.common import configuration, keys_of, log_of, open_store, operator, say, store_file
 from callgate.cli.printing import escaped, plain, word_to_type
+from callgate.config import Config
 from callgate.errors import Reason, Refused, StoreError
+from callgate.keyring import CHECKPOINT, SEAL
+from callgate.pinning.model import PinningSettings, ServerSeen
+from callgate.pinning.review.views import Labelling, ToolView
+from callgate.pinning.service import Pins
+from callgate.pinning.storage import PinRepository
+from callgate.trust.proposing import label_line, propose_label
+from callgate.trust.quarantine import Seals, Unopened
+from callgate.trust.service import TrustService
 
 if TYPE_CHECKING:
-    from callgate.approval import Approvals
-    from callgate.approval.reach import Demand
-    from callgate.config import Config
-    from callgate.pinning.model import PinningSettings, ServerSeen
-    from callgate.pinning.review.views import Labelling, ToolView
-    from callgate.pinning.service import Pins
-    from callgate.pinning.storage import PinRepository
     from callgate.store import SqlAgents, Store
-    from callgate.trust.service import TrustService
 
 T = TypeVar("T")
 
@@ -106,8 +110,6 @@ def _open(path: Path | None, url: str | None, *, create: bool = False) -> Iterat
 
 def _admin(opened: OpenedStore, *, create: bool = False) -> Callable[[str, str, dict[str, Any]], Any]:
     """What makes the audit row of a change. The log must have its keys, unless a new one is begun."""
-    from callgate.keyring import CHECKPOINT, SEAL
-
     keyring = keys_of(opened.config)
     if not create:
         keyring.require(SEAL, CHECKPOINT)
@@ -117,8 +119,6 @@ def _admin(opened: OpenedStore, *, create: bool = False) -> Callable[[str, str, 
 @contextmanager
 def open_approvals(path: Path | None, url: str | None) -> Iterator[OpenedApprovals]:
     """To read; needs no keys."""
-    from callgate.approval.base import no_witness
-
     with _open(path, url) as opened:
         yield _approvals(opened, no_witness)
 
@@ -132,7 +132,6 @@ def edit_approvals(path: Path | None, url: str | None, *, create: bool = False) 
 
 def _approvals(opened: OpenedStore, witness: Any) -> OpenedApprovals:
     from callgate.app.approval import party, settings
-    from callgate.approval import Approvals
     from callgate.store import SqlApprovals
 
     section = opened.config.approval
@@ -143,8 +142,6 @@ def _approvals(opened: OpenedStore, witness: Any) -> OpenedApprovals:
 @contextmanager
 def open_pins(path: Path | None, url: str | None) -> Iterator[OpenedPins]:
     """To read. Decisions hold only under the key that they were written with."""
-    from callgate.approval.base import no_witness
-
     _require_store(path, url)
     with _open(path, url) as opened:
         pins = _pins(opened, no_witness)
@@ -187,8 +184,6 @@ def _pins(opened: OpenedStore, witness: Any) -> OpenedPins:
 
 def pins_of(config: Config, shelf: PinRepository, witness: Any) -> Pins:
     """The service over decisions on tools."""
-    from callgate.pinning.service import Pins
-
     keyring = keys_of(config)
     return Pins(
         shelf,
@@ -202,9 +197,6 @@ def pins_of(config: Config, shelf: PinRepository, witness: Any) -> Pins:
 
 def label_proposals() -> Labelling:
     """What reviews know of what tools do."""
-    from callgate.pinning.review.views import Labelling
-    from callgate.trust.proposing import label_line, propose_label
-
     return Labelling(propose_label, label_line)
 
 
@@ -215,8 +207,6 @@ def groups_of(config: Config) -> dict[str, str] | None:
 
 def settings_of(config: Config) -> PinningSettings:
     """What `[pinning]` says."""
-    from callgate.pinning.model import PinningSettings
-
     section = config.pinning
     known = [name for name in PinningSettings.__struct_fields__ if name in section.__struct_fields__]
     return PinningSettings(**{name: getattr(section, name) for name in known})
@@ -240,8 +230,6 @@ def edit_trust(path: Path | None, url: str | None) -> Iterator[OpenedTrust]:
 
 def _trust(opened: OpenedStore, witness: Any) -> OpenedTrust:
     from callgate.store import SqlTrust
-    from callgate.trust.quarantine import Seals, Unopened
-    from callgate.trust.service import TrustService
 
     keyring = keys_of(opened.config)
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import typer
+from rich.text import Text
 
 from callgate.cli.common import (
     ConfigOption,
@@ -34,13 +36,9 @@ from callgate.cli.printing import (
     text_line,
 )
 from callgate.cli.services import OpenedTrust, edit_trust, open_trust
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from callgate.trust.model import Quarantined, Session
-    from callgate.trust.picture import Flow, Node, Picture, Tag
-    from callgate.trust.service import HeldView, Settled
+from callgate.trust.model import Quarantined, Session
+from callgate.trust.picture import Flow, Node, Picture, Tag, session_tags
+from callgate.trust.service import HeldView, Settled
 
 KeyArgument = Annotated[str, typer.Argument(metavar="KEY", help="The session's key, or enough of its beginning.")]
 
@@ -88,8 +86,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one session: each call, how it was decided and why, and where each of its values came from."""
-    import msgspec
-
     with open_trust(config, store) as opened:
         picture = opened.wait(opened.trust.view(key, most=steps))
         if as_json:
@@ -156,8 +152,6 @@ def _result_text(node: dict[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _print(found: list[Session]) -> None:
-    from callgate.trust.picture import session_tags
-
     keys = short(one.key for one in found)
     print_table(
         ("session", "agent", "seen", "steps", "labels"),
@@ -195,8 +189,6 @@ def picture_lines(picture: Picture) -> Iterator[Line]:
 
 def tags(found: tuple[Tag, ...]) -> Text:
     """Labels in their colours."""
-    from rich.text import Text
-
     out = Text()
     for at, tag in enumerate(found):
         out.append(", " if at else "").append(escaped(tag.text), STYLES[tag.tone])
@@ -204,8 +196,6 @@ def tags(found: tuple[Tag, ...]) -> Text:
 
 
 def _step(node: Node, picture: Picture) -> Iterator[Line]:
-    from rich.text import Text
-
     head = Text().append(_MARKS[node.tone], STYLES[node.tone]).append("  ")
     if node.kind == "act":
         yield Line(head.append(escaped(node.title), "bold"), f"{node.seq:>3} ", _RAIL)
@@ -225,8 +215,6 @@ def _step(node: Node, picture: Picture) -> Iterator[Line]:
 
 
 def _why(node: Node) -> Iterator[Line]:
-    from rich.text import Text
-
     lines = [line for line in node.why.split("\n") if line.strip()]
     for at, line in enumerate(lines):
         out = Text().append(escaped(line), STYLES[node.tone])
@@ -236,8 +224,6 @@ def _why(node: Node) -> Iterator[Line]:
 
 
 def _value(flow: Flow) -> Line:
-    from rich.text import Text
-
     out = Text().append(escaped(flow.path), "bold" if flow.critical else "")
     if flow.shown:
         out.append(f" = {escaped(flow.shown)}")
@@ -249,8 +235,6 @@ def _value(flow: Flow) -> Line:
 
 
 def _result(node: Node | None) -> Iterator[Line]:
-    from rich.text import Text
-
     if node is None:
         yield text_line("gave   nothing: the call was not made", "dim", lead=_RAIL)
         return

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
+from callgate.audit import note
+from callgate.audit.log import key_rows
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -23,6 +26,7 @@ from callgate.cli.common import (
     spinner,
 )
 from callgate.errors import KeyringError, StoreError
+from callgate.keyring import CHECKPOINT, SEAL
 
 if TYPE_CHECKING:
     from callgate.store import Store
@@ -119,8 +123,6 @@ def register_keys(app: typer.Typer) -> None:
 
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Show which keys there are; never what they hold."""
-    from callgate.audit.log import key_rows
-
     keyring = keys_of(configuration(config, store))
     rows = key_rows(keyring)
     if as_json:
@@ -129,8 +131,6 @@ def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: J
     if not rows:
         typer.echo(f"No keys in {keyring.directory} yet; the first gateway makes them.")
         return
-    from rich.table import Table
-
     table = Table("key", "version", "state", "from", "fingerprint", box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(row["name"], str(row["version"]), row["state"], row["source"], row["fingerprint"])
@@ -145,8 +145,6 @@ def rotate(
     store: StoreOption = None,
 ) -> None:
     """Make a new version of a key; the old one keeps verifying what it signed."""
-    from callgate.keyring import CHECKPOINT, SEAL
-
     with open_log(config, store, create=True) as (log, opened, keyring):
         known = {CHECKPOINT, SEAL, *keyring.names()}
         if name not in known:
@@ -166,8 +164,6 @@ def rotate(
 
 def export(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Print the log's public keys, the current one first. Secrets are never printed."""
-    from callgate.audit import note
-
     with open_log(config, store, create=True) as (log, opened, keyring):
         log.catch_up()
         with opened.audit_reading() as tables:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
+import msgspec
 import typer
 
+from callgate.approval import Credential
+from callgate.approval.overview import PasskeyRow, passkey_row, people
+from callgate.approval.people import label
+from callgate.approval.reach import Demand, except_for
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -25,11 +30,6 @@ from callgate.cli.printing import moment, plain, print_table
 from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
 from callgate.errors import CallgateError
 
-if TYPE_CHECKING:
-    from callgate.approval import Credential
-    from callgate.approval.overview import PasskeyRow
-    from callgate.approval.reach import Demand
-
 Role: TypeAlias = Literal["viewer", "approver", "operator"]
 NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The person's name here, such as alice.")]
 IdArgument = Annotated[
@@ -48,10 +48,6 @@ def register(app: typer.Typer) -> None:
 
 def list_users(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the people who approve calls, and what they have to do it with."""
-    import msgspec
-
-    from callgate.approval.overview import people
-
     with open_approvals(config, store) as opened:
         rows = opened.wait(people(opened.approvals.shelf, opened.approvals.now()))
     if as_json:
@@ -133,10 +129,6 @@ def list_credentials(
     as_json: JsonOption = False,
 ) -> None:
     """List passkeys, the oldest first."""
-    import msgspec
-
-    from callgate.approval.overview import passkey_row
-
     with open_approvals(config, store) as opened:
         if user is not None:
             opened.wait(opened.approvals.user(user))
@@ -160,8 +152,6 @@ def rename(
     store: StoreOption = None,
 ) -> None:
     """Give a passkey another name."""
-    from callgate.approval.people import label
-
     if not (shown := label(name, "")):
         raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")
     with edit_approvals(config, store) as opened:
@@ -197,8 +187,6 @@ def _find(opened: OpenedApprovals, given: str) -> Credential:
 
 
 def _approves(held: Credential, demands: list[Demand]) -> str:
-    from callgate.approval.reach import except_for
-
     return "-" if held.revoked_at is not None else except_for(held, demands)
 
 

@@ -53,8 +53,6 @@ def list_agents(
     as_json: JsonOption = False,
 ) -> None:
     """List the agents that are known here, and how each is recognised."""
-    import msgspec
-
     now = round(time.time() * 1000)
     with open_agents(config, store) as opened:
         rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if everything or is_live(one, now)]
@@ -91,8 +89,6 @@ def show(
 
 
 def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
-    import msgspec
-
     rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if one.agent == agent]
     entry = opened.config.agents.known.get(agent)
     if not rows and entry is None:
@@ -118,8 +114,6 @@ def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
 
 
 def _show_directory(opened: OpenedAgents, url: str, *, as_json: bool) -> None:
-    import msgspec
-
     async def look() -> DirectoryShown:
         async with directories(opened.config, opened.shelf) as found:
             return (await found.show(url))[0]

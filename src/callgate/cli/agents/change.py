@@ -7,8 +7,12 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
+from callgate.agents.apikeys import ApiKeys
+from callgate.agents.keys import PublicKey
+from callgate.agents.storage import Listed
 from callgate.app.agent_registry import added, counted, directories, everybody, is_live, take_away, ways_in
 from callgate.cli.common import (
     ConfigOption,
@@ -24,11 +28,13 @@ from callgate.cli.common import (
 )
 from callgate.cli.printing import plain
 from callgate.cli.services import OpenedAgents, open_agents
+from callgate.config import agents
+from callgate.config.agents import agent_name
 from callgate.errors import CallgateError, Refused
+from callgate.sdk.agent_keys import read_public
 
 if TYPE_CHECKING:
     from callgate.agents.directories import Refreshed
-    from callgate.agents.storage import Listed
 
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="What the agent is called here.")]
 
@@ -54,8 +60,6 @@ def add(
     store: StoreOption = None,
 ) -> None:
     """Let an agent in: by an API key, by the keys of its directory, or by a public key of its own."""
-    from callgate.config.agents import agent_name
-
     if (wrong := agent_name(agent)) is not None:
         raise CallgateError(wrong, advice="Give it another name.")
     if sum((api_key, directory is not None, key is not None)) != 1:
@@ -111,8 +115,6 @@ def refresh(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch directories now: keys that came and went count in all gateways at once. A failed fetch changes nothing."""
-    import msgspec
-
     with open_agents(config, store, changing=flush) as opened:
         if flush:
             gone = opened.wait(_flush(opened, url))
@@ -135,8 +137,6 @@ def refresh(
 
 
 def _add_api_key(opened: OpenedAgents, agent: str, expires: str | None) -> None:
-    from callgate.agents.apikeys import ApiKeys
-
     now = round(time.time() * 1000)
     until = None if expires is None else now + parse_span(expires) * 1000
     made = opened.wait(ApiKeys(opened.shelf, lambda: now).create(agent, by=operator(), expires_at=until))
@@ -150,8 +150,6 @@ def _add_api_key(opened: OpenedAgents, agent: str, expires: str | None) -> None:
 def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
     from callgate.agents.directories import directory_url
     from callgate.agents.fetching import FetchFailed
-    from callgate.agents.storage import Listed
-    from callgate.config import agents
 
     if thumbprint is not None and (wrong := agents.thumbprint(thumbprint)) is not None:
         raise CallgateError(wrong, advice="Ask the agent's operator for it.")
@@ -164,9 +162,6 @@ def _by_directory(agent: str, directory: str, thumbprint: str | None) -> Listed:
 
 def _by_key(agent: str, path: Path) -> Listed:
     from callgate.agents.directories import STATIC
-    from callgate.agents.keys import PublicKey
-    from callgate.agents.storage import Listed
-    from callgate.sdk.agent_keys import read_public
 
     keys = read_public(path)
     if len(keys) != 1:
@@ -179,8 +174,6 @@ def _by_key(agent: str, path: Path) -> Listed:
 
 
 def _list_agent(opened: OpenedAgents, listed: Listed, title: str) -> None:
-    import msgspec
-
     now = round(time.time() * 1000)
     whole = msgspec.structs.replace(listed, name=title, added_at=now, added_by=operator())
     opened.wait(opened.shelf.add_agent(whole))

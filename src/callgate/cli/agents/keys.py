@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 import typer
 
+from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
+from callgate.agents.verifying import SignedResponse
 from callgate.cli.common import JsonOption, print_json, say
 from callgate.cli.printing import word_to_type
 from callgate.errors import ConfigError
-
-if TYPE_CHECKING:
-    from callgate.sdk.agent_keys import AgentKey
+from callgate.sdk.agent_keys import AgentKey
 
 KeyFile = Annotated[Path, typer.Option("--key", "-k", metavar="FILE", help="The agent's private key.")]
 
@@ -29,8 +29,6 @@ def keygen(
     as_json: JsonOption = False,
 ) -> None:
     """Make a key for an agent, in a file that only you can read."""
-    from callgate.sdk.agent_keys import AgentKey
-
     key = AgentKey.generate(kind)
     key.write(file, form or ("jwk" if file.suffix in (".json", ".jwk") else "pem"))
     if as_json:
@@ -60,8 +58,6 @@ def directory(
     ] = 300,
 ) -> None:
     """Print an agent's key directory, or serve it. With --origin it is signed by each key, for that place alone."""
-    from callgate.sdk.agent_keys import AgentKey
-
     keys = [AgentKey.read(file) for file in files]
     published = DirectoryResponse(keys, origin, expires)
     if serve is not None:
@@ -81,8 +77,6 @@ def _print_headers(headers: dict[str, str]) -> None:
 
 
 def _advice(keys: list[AgentKey], origin: str | None) -> str:
-    from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
-
     where = f"{(origin or 'https://YOUR.HOST').rstrip('/')}{WELL_KNOWN}"
     count = "this key" if len(keys) == 1 else f"these {len(keys)} keys"
     return f"Publish {count} at {where} as {DIRECTORY_TYPE}."
@@ -109,9 +103,6 @@ class DirectoryResponse:
 
     def headers(self) -> dict[str, str]:
         """The headers of an answer, signed now."""
-        from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN, Signed
-        from callgate.agents.verifying import SignedResponse
-
         made: dict[str, str] = {"Content-Type": DIRECTORY_TYPE, "Cache-Control": "max-age=300"}
         if self._authority is None:
             return made
@@ -133,8 +124,6 @@ def serve_directory(published: DirectoryResponse, listen: str, certificate: Path
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
-
-    from callgate.agents.model import WELL_KNOWN
 
     async def answer(_: Request) -> Response:
         return Response(published.document, headers=published.headers())

@@ -8,21 +8,22 @@ import shlex
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 import typer
 
+from callgate.agents.keys import PublicKey
+from callgate.agents.model import Signed
+from callgate.agents.nonces import MemoryNonces
+from callgate.agents.signing import COVERED
+from callgate.agents.verifying import Input, SignedMessage, Verifier, VerifySettings, inputs, signature_base
 from callgate.cli.agents.keys import KeyFile
 from callgate.cli.common import JsonOption, parse_when, print_json, say
 from callgate.cli.printing import plain
 from callgate.errors import CallgateError, Refused
-
-if TYPE_CHECKING:
-    from callgate.agents.keys import PublicKey
-    from callgate.agents.model import Signed
-    from callgate.agents.verifying import Input, SignedMessage
+from callgate.sdk.agent_keys import AgentKey, read_public
 
 HeaderOption = Annotated[
     list[str] | None, typer.Option("--header", "-H", metavar="'NAME: VALUE'", help="A header of the request.")
@@ -57,8 +58,6 @@ def sign(
     as_json: JsonOption = False,
 ) -> None:
     """Sign a request and print the headers to send with it. Each signature is good for one request."""
-    from callgate.agents.signing import COVERED
-    from callgate.sdk.agent_keys import AgentKey
     from callgate.sdk.sign import signed_headers
 
     whole = b"" if body is None else read_body(body)
@@ -198,9 +197,6 @@ def verify(
 async def _report(
     signed: Signed, files: list[Path], *, at: str | None, fetch: bool, profile: Any, digest: bool
 ) -> SignatureReport:
-    from callgate.agents.nonces import MemoryNonces
-    from callgate.agents.verifying import Verifier, VerifySettings
-
     report = SignatureReport(labels=_labels(signed))
     settings = VerifySettings(
         profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True
@@ -234,8 +230,6 @@ class _KeyLookup:
 
     def __init__(self, files: list[Path], *, fetch: bool, by_kid: bool) -> None:
         from callgate.agents.directories import Directories, Sources
-        from callgate.agents.keys import PublicKey
-        from callgate.sdk.agent_keys import read_public
 
         self._keys: list[PublicKey] = [PublicKey.read(jwk) for file in files for jwk in read_public(file)]
         self._by_kid = by_kid
@@ -260,8 +254,6 @@ class _KeyLookup:
 
 def _labels(signed: Signed) -> list[SignatureLabel]:
     """Every label with what it covers and its base, as far as they can be read."""
-    from callgate.agents.verifying import SignedMessage, inputs
-
     message = SignedMessage(signed)
     raw = message.header(b"signature-input")
     try:
@@ -277,8 +269,6 @@ def _labels(signed: Signed) -> list[SignatureLabel]:
 
 
 def _label(label: str, given: Input, message: SignedMessage) -> SignatureLabel:
-    from callgate.agents.verifying import signature_base
-
     params = {name: value if isinstance(value, str | int) else str(value) for name, value in given.params.items()}
     made = SignatureLabel(label, [one.text for one in given.components], params)
     try:
@@ -344,8 +334,6 @@ def _print(report: SignatureReport, *, show_base: bool) -> None:
 
 def read_captured(raw: bytes, scheme: str, authority: str | None) -> Signed:
     """The request; the body are the bytes after the empty line, to the last one."""
-    from callgate.agents.model import Signed
-
     head, body = _head_and_body(raw)
     lines = head.splitlines()
     if lines and all(line[:1] in (b">", b"*", b"{", b"}", b"<") or not line.strip() for line in lines):

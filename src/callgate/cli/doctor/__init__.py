@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
+from rich.progress import BarColumn, SpinnerColumn, TextColumn
+from rich.text import Text
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, progress
+from callgate.cli.doctor import access, servers, setup, state
+from callgate.cli.doctor.findings import Check, Setup, count
 
 if TYPE_CHECKING:
-    from callgate.cli.doctor.findings import Check, Finding, Setup
+    from callgate.cli.doctor.findings import Finding
 
 _COLOURS: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "bold red"}
 _LABEL: Final = 9
@@ -38,8 +44,6 @@ def doctor(
     clients.
     Exits with 1 if a finding is a problem; notes and warnings do not count.
     """
-    from callgate.cli.doctor.findings import Setup
-
     setup = Setup(config, store, servers=server or (), start=not no_start)
     try:
         findings, skipped = examine(setup, checks())
@@ -55,9 +59,6 @@ def doctor(
 
 def checks() -> tuple[Check, ...]:
     """Every check, in the order in which it is shown; each finds what the next ones need."""
-    from callgate.cli.doctor import access, servers, setup, state
-    from callgate.cli.doctor.findings import Check
-
     return (
         Check("versions", "nothing", setup.versions),
         Check("config", "nothing", setup.configuration),
@@ -80,8 +81,6 @@ def checks() -> tuple[Check, ...]:
 
 def examine(setup: Setup, every: tuple[Check, ...]) -> tuple[list[Finding], list[str]]:
     """What all checks find, and those that had nothing to look at."""
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn
-
     findings: list[Finding] = []
     skipped: list[str] = []
     columns = (SpinnerColumn(), TextColumn("looking at {task.description}"), BarColumn(20))
@@ -98,15 +97,11 @@ def examine(setup: Setup, every: tuple[Check, ...]) -> tuple[list[Finding], list
 
 
 def _as_json(setup: Setup, findings: list[Finding], skipped: list[str], *, bad: bool) -> dict[str, Any]:
-    import msgspec
-
     file = None if setup.file is None else str(setup.file)
     return {"ok": not bad, "file": file, "findings": msgspec.to_builtins(findings), "skipped": skipped}
 
 
 def _print(findings: list[Finding], skipped: list[str]) -> None:
-    from rich.text import Text
-
     out = console()
     width = _LABEL + max(len(one.check) for one in findings) + 2
     indent = " " * width
@@ -125,16 +120,10 @@ def _print(findings: list[Finding], skipped: list[str]) -> None:
 
 
 def _wrap_text(text: str, width: int) -> list[str]:
-    import textwrap
-
     return textwrap.wrap(text, max(width, 20), break_long_words=False, break_on_hyphens=False)
 
 
 def _summary(findings: list[Finding]) -> Any:
-    from rich.text import Text
-
-    from callgate.cli.doctor.findings import count
-
     found: Callable[[str], int] = lambda level: sum(one.level == level for one in findings)  # noqa: E731
     problems, warnings = found("problem"), found("warning")
     if not problems and not warnings:

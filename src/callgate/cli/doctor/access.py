@@ -6,15 +6,15 @@ import http.client
 import socket
 import webbrowser
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 from callgate._version import __version__
 from callgate.cli.doctor.findings import Finding, Setup, name_list, ok, sentence
+from callgate.cli.gateway import ask_gateway, place_of
 from callgate.cli.links import is_listening
-
-if TYPE_CHECKING:
-    from callgate.config import Address
+from callgate.config import Address
+from callgate.local.wrap import is_possible
 
 _SECONDS: Final = 2.0
 _BODY: Final = 400
@@ -25,9 +25,6 @@ _ANY: Final = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}  # noqa: S1
 
 def gateway(setup: Setup) -> Iterator[Finding]:
     """Does the gateway run that wrapped servers share, and where is its console?"""
-    from callgate.cli.gateway import ask_gateway, place_of
-    from callgate.local.wrap import is_possible
-
     if setup.url is not None or not is_possible():
         return
     found = ask_gateway(place_of(setup.file), "status")

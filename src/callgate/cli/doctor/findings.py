@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 import msgspec
 
 from callgate.cli.printing import plain
+from callgate.cli.services import options_of
+from callgate.config import Config
 from callgate.errors import CallgateError, place
 
 if TYPE_CHECKING:
-    from callgate.config import Config
     from callgate.store import Store
 
 Level: TypeAlias = Literal["ok", "note", "warning", "problem"]
@@ -77,8 +78,6 @@ class Setup:
 
     def command(self, *words: str) -> str:
         """A command for the person to type, on the same configuration and store."""
-        from callgate.cli.services import options_of
-
         return shlex.join(["callgate", *words, *options_of(self.path, self.url)])
 
     def serve(self) -> str:

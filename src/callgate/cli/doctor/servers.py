@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 from callgate.cli.doctor.findings import Finding, Setup, count, ok
 from callgate.cli.doctor.setup import obstacles
 from callgate.cli.printing import plain
+from callgate.config import ServerSection
+from callgate.config.secret import MASK
 from callgate.errors import Refused, place
+from callgate.jsonrpc import Message
+from callgate.jsonrpc.peeking import decode_leniently
+from callgate.pipeline.context import own_request
+from callgate.protocol import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
+from callgate.telemetry import redact
 
 if TYPE_CHECKING:
-    from callgate.config import ServerSection
-    from callgate.jsonrpc import Message
     from callgate.transport.upstream.http_client import HttpClient
     from callgate.transport.upstream.process import ServerProcess
 
@@ -116,9 +121,6 @@ async def open_session(peer: StdioPeer | HttpPeer) -> tuple[bool, dict[str, Any]
 
 
 def session_request(method: str, params: dict[str, Any], *, modern: bool) -> Message:
-    from callgate.pipeline.context import own_request
-    from callgate.protocol import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
-
     about = {"name": "callgate-doctor", "version": "1"}
     meta = {VERSION_META: MODERN, CAPABILITIES_META: {}, CLIENT_INFO_META: about} if modern else {}
     return own_request(method, params, meta)
@@ -171,9 +173,6 @@ def capturing_stderr(lines: int = 1) -> Iterator[dict[str, str]]:
 
 def without_secrets(text: str, server: ServerSection) -> str:
     """Nothing of what the configuration keeps secret, even if the server repeats it."""
-    from callgate.config.secret import MASK
-    from callgate.telemetry import redact
-
     held = [*server.env.values(), *server.headers.values(), *server.command, *([server.url] if server.url else [])]
     for secret in held:
         value = secret.reveal()
@@ -234,8 +233,6 @@ class StdioPeer:
         await self._process.stop(0.5)
 
     async def _heard(self, line: bytes) -> None:
-        from callgate.jsonrpc.peeking import decode_leniently
-
         message = decode_leniently(line)
         if not isinstance(message, dict) or "method" in message:
             return
@@ -254,8 +251,6 @@ class HttpPeer:
         self._session: bytes | None = None
 
     async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]:
-        from callgate.jsonrpc.peeking import decode_leniently
-
         body, status = await self._post(message, modern=modern)
         reply = decode_leniently(body)
         if isinstance(reply, dict) and ("result" in reply or "error" in reply):

@@ -13,16 +13,16 @@ import sys
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from callgate._version import __version__
+from callgate.cli.check import trust_problems
 from callgate.cli.common import configuration as load
 from callgate.cli.doctor.findings import Finding, Setup, count, finding_of, name_list, ok, sentence
+from callgate.clients import ConfigLocation, Machine, config_locations, hook_locations, plan_unhook, plan_unwrap
+from callgate.clients.files import read
+from callgate.config import OVERRIDES, ServerSection
 from callgate.errors import ConfigError
-
-if TYPE_CHECKING:
-    from callgate.clients import ConfigLocation
-    from callgate.config import ServerSection
 
 _NEEDED: Final = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:\[[^\]]*\])?\s*>=\s*(?P<least>[0-9.]+)(?P<rest>.*)")
 _EXTRA: Final = re.compile(r"extra\s*==")
@@ -83,7 +83,6 @@ def _digits(version: str) -> tuple[int, ...]:
 def configuration(setup: Setup) -> Iterator[Finding]:
     """Does callgate.toml parse, and does everything that it names exist?"""
     from callgate import config
-    from callgate.cli.check import trust_problems
 
     setup.file = config.find(setup.path)
     again = setup.command("check") if setup.url is None else ""
@@ -136,8 +135,6 @@ def _writable(setup: Setup) -> Iterator[Finding]:
 
 def _unknown(setup: Setup) -> Iterator[Finding]:
     """Names that lead nowhere."""
-    from callgate.config import OVERRIDES
-
     known = {*OVERRIDES, *_OWN}
     for name in sorted(os.environ):
         if not name.startswith("CALLGATE_") or name in known or name.startswith("CALLGATE_KEY_"):
@@ -175,8 +172,6 @@ def _is_there(server: ServerSection) -> bool:
 
 def clients(_setup: Setup) -> Iterator[Finding]:
     """Which servers do clients still reach around the gate, and which clients tell it what their user writes?"""
-    from callgate.clients import Machine, config_locations, hook_locations
-
     machine = Machine(Path.home(), sys.platform, os.environ, Path.cwd())
     gated: set[str] = set()
     found = [finding for location in config_locations(machine) for finding in _location(location, gated)]
@@ -191,9 +186,6 @@ def clients(_setup: Setup) -> Iterator[Finding]:
 
 def _has_hook(location: ConfigLocation) -> bool:
     """Whether a file of a client has our hook; also where it cannot be read, which is told of its servers."""
-    from callgate.clients import plan_unhook
-    from callgate.clients.files import read
-
     try:
         source = read(location.path, location.project)
         if source is None or location.hook is None:
@@ -205,9 +197,6 @@ def _has_hook(location: ConfigLocation) -> bool:
 
 def _location(location: ConfigLocation, behind: set[str]) -> Iterator[Finding]:
     """One file of one client; `behind` gets the client if some of its servers stand behind the gate."""
-    from callgate.clients import plan_unwrap
-    from callgate.clients.files import read
-
     try:
         source = read(location.path, location.project)
         if source is None:

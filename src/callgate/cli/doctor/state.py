@@ -8,16 +8,20 @@ import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from callgate.approval import Credential, User
+from callgate.approval.reach import Demand, demanded, how_to_add, lacking, reach
+from callgate.audit import note
+from callgate.audit.reading import entries
+from callgate.audit.storage import Filter
 from callgate.cli.check import approval_notes, listed_tools
 from callgate.cli.common import connect, keys_of, store_file
 from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, name_list, ok, sentence
+from callgate.cli.serve import approvers_in_config, first_name
+from callgate.cli.services import WHERE_TOOLS_COME_FROM, open_pins
 from callgate.errors import StoreError
-
-if TYPE_CHECKING:
-    from callgate.approval import Credential, User
-    from callgate.approval.reach import Demand
+from callgate.keyring import CHECKPOINT, SEAL
 
 _MIB: Final = 2**20
 _LITTLE: Final = 500 * _MIB
@@ -86,9 +90,6 @@ def _room(file: Path) -> Iterator[Finding]:
 
 def keys(setup: Setup) -> Iterator[Finding]:
     """Are the keys there, private, and those of this log?"""
-    from callgate.audit import note
-    from callgate.keyring import CHECKPOINT, SEAL
-
     keyring = keys_of(setup.settings)
     names = keyring.names()
     if setup.store is None:
@@ -129,8 +130,6 @@ def clock(setup: Setup) -> Iterator[Finding]:
 
 
 def _newest(setup: Setup) -> int | None:
-    from callgate.audit.reading import entries
-    from callgate.audit.storage import Filter
     from callgate.store import read_block
 
     with setup.opened.audit_reading() as tables:
@@ -169,8 +168,6 @@ def switch(setup: Setup) -> Iterator[Finding]:
 
 def tools(setup: Setup) -> Iterator[Finding]:
     """Which tools nobody has reviewed yet, and names in the configuration that no server lists."""
-    from callgate.cli.services import WHERE_TOOLS_COME_FROM, open_pins
-
     mode = setup.settings.pinning.mode
     if mode == "off":
         yield Finding("note", "Pinning is off: tools are not reviewed, and a changed one is not noticed.")
@@ -199,7 +196,6 @@ def tools(setup: Setup) -> Iterator[Finding]:
 def people(setup: Setup) -> Iterator[Finding]:
     """Can those who are asked answer?"""
     from callgate.app.approval import demands
-    from callgate.cli.serve import approvers_in_config, first_name
     from callgate.store import SqlApprovals, SqlPins
 
     config = setup.settings
@@ -262,8 +258,6 @@ def _answer(setup: Setup, name: str, users: dict[str, str], able: set[str]) -> F
 
 def _kinds(setup: Setup, user: User, held: list[Credential], demands: list[Demand]) -> Iterator[Finding]:
     """What each passkey of somebody who is asked approves, and which kind they lack."""
-    from callgate.approval.reach import demanded, how_to_add, lacking, reach
-
     for one in held:
         yield ok(f"{user.name}'s passkey {one.name!r}: {reach(user, one, demands)}")
     if without := lacking(held, demands, user.name):

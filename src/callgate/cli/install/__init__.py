@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import platformdirs
 import typer
+from rich.console import Console
 
 from callgate.cli.common import JsonOption, YesOption, console, print_json, spinner
 from callgate.cli.install.files import (
@@ -33,14 +35,29 @@ from callgate.cli.install.files import (
     this_machine,
     unpinned_servers,
 )
+from callgate.cli.install.next_steps import NextSteps
+from callgate.cli.install.versions import versions_of
 from callgate.cli.printing import plain
+from callgate.clients import (
+    GateCommand,
+    Hint,
+    InstallRecord,
+    InstallRecords,
+    Pinned,
+    Source,
+    Word,
+    config_locations,
+    hook_locations,
+    location_of,
+    plan_hook,
+    plan_wrap,
+    wrapped_by_hand,
+)
+from callgate.clients.files import back_up, check_writable, create, digest, replace
+from callgate.clients.servers import Pointer
+from callgate.config import FILE_NAME, load, parse
 from callgate.errors import CallgateError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from callgate.clients import GateCommand, Hint, InstallRecords, Source
-    from callgate.clients.servers import Pointer
+from callgate.pinning.identity.launch import with_version
 
 ClientOption = Annotated[
     list[str] | None,
@@ -130,8 +147,6 @@ def install(
         raise typer.Exit(status(works))
     _show_and_ask(works, gate, records, dry_run=dry_run, yes=yes)
     if not dry_run:
-        from callgate.cli.install.next_steps import NextSteps
-
         now = _plan_install(gate, client or [], config_file or [], server or [])
         done = [work for work in works if work.done]
         NextSteps(console(), gate, path, now, done).lead_on(asks=asks and sys.stdout.isatty())
@@ -141,11 +156,6 @@ def install(
 def _gate(config: Path | None) -> tuple[GateCommand, Path | None, bool]:
     """What the clients are to start, the configuration it has, and whether it hears prompts. They start it in whatever
     folder is open: a callgate.toml there must not count."""
-    import platformdirs
-
-    from callgate.clients import GateCommand
-    from callgate.config import FILE_NAME, load, parse
-
     own = platformdirs.user_config_path("callgate", appauthor=False) / FILE_NAME
     # A mistake in it would keep every server from starting.
     path = config or (own if own.exists() else None)
@@ -165,8 +175,6 @@ def _program() -> tuple[str, ...]:
 
 
 def _plan_install(gate: GateCommand, clients: list[str], files: list[Path], servers: list[str]) -> list[FileChange]:
-    from callgate.clients import config_locations, location_of, plan_wrap
-
     machine = this_machine()
     asked = [path.absolute() for path in files]
     places = [location_of(path, machine) for path in asked] if files else config_locations(machine)
@@ -182,10 +190,6 @@ def _pin_versions(
     works: list[FileChange], gate: GateCommand, servers: list[str], *, wanted: bool | None, asks: bool
 ) -> None:
     """Into commands that fetch a package of no version goes the one that would run now, if the person wants that."""
-    from callgate.cli.install.versions import versions_of
-    from callgate.clients import Pinned, Word, plan_wrap
-    from callgate.pinning.identity.launch import with_version
-
     open_ones = unpinned_servers(works)
     if not open_ones or not (asks if wanted is None else wanted):
         return
@@ -210,8 +214,6 @@ def _pin_versions(
 
 def _hooks(gate: GateCommand, works: list[FileChange], clients: list[str]) -> list[FileChange]:
     """The hooks of the clients that have a server behind the gate."""
-    from callgate.clients import hook_locations, plan_hook, wrapped_by_hand
-
     machine = this_machine()
     gated = {
         work.location.client for work in works if any(finding.state in ("wrap", "wrapped") for finding in work.findings)
@@ -292,9 +294,6 @@ def confirm_changes(*works: FileChange, yes: bool) -> bool:
 
 def carry_out(work: FileChange, records: InstallRecords) -> None:
     """Backup, record, file: in this order, so that whatever is changed can be taken back."""
-    from callgate.clients import Hint, InstallRecord
-    from callgate.clients.files import back_up, check_writable, digest, replace
-
     if work.error is not None:
         return
     if work.source is None:
@@ -337,9 +336,6 @@ def _pinned_anew(servers: Mapping[Pointer, Hint], work: FileChange) -> dict[Poin
 
 def _create(work: FileChange, records: InstallRecords) -> None:
     """A file that was not there: the record comes first here too, and says that there is nothing to restore."""
-    from callgate.clients import Hint, InstallRecord
-    from callgate.clients.files import create, digest
-
     target = work.location.path.parent.resolve() / work.location.path.name
     ours = {one.entry.pointer: one.hint or Hint() for one in work.findings}
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -354,8 +350,6 @@ def _create(work: FileChange, records: InstallRecords) -> None:
 
 
 def _take_back(records: InstallRecords, source: Source, old: object, made: Path | None) -> None:
-    from callgate.clients import InstallRecord
-
     if isinstance(old, InstallRecord):
         records.put(old)
     else:

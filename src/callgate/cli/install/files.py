@@ -11,22 +11,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import platformdirs
 import typer
+from rich.console import Console
+from rich.text import Text
 
 from callgate.cli.common import fields_of
 from callgate.cli.printing import plain
+from callgate.clients import CLIENTS, ConfigLocation, InstallRecords, Machine, Plan, PlannedServer, ServerEntry, Source
+from callgate.clients.files import read
+from callgate.clients.jsonc import Hunk
+from callgate.clients.servers import Command, read_server
 from callgate.errors import CallgateError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.text import Text
-
-    from callgate.clients import ConfigLocation, InstallRecords, Machine, Plan, PlannedServer, ServerEntry, Source
-    from callgate.clients.jsonc import Hunk
-    from callgate.clients.servers import Command
-    from callgate.pinning.identity.launch import Launch
+from callgate.pinning.identity.launch import Launch, launched
 
 _LINE: Final = 300
 # Editors whose window can be loaded anew, and programs of the terminal.
@@ -72,23 +71,15 @@ class FileChange:
 
 
 def this_machine() -> Machine:
-    from callgate.clients import Machine
-
     return Machine(Path.home(), sys.platform, os.environ, Path.cwd())
 
 
 def install_records() -> InstallRecords:
-    import platformdirs
-
-    from callgate.clients import InstallRecords
-
     return InstallRecords(platformdirs.user_state_path("callgate", appauthor=False))
 
 
 def check_clients(names: Collection[str]) -> None:
     """A misspelt client is a mistake on the command line, not a client without servers."""
-    from callgate.clients import CLIENTS
-
     for name in names:
         if name not in CLIENTS:
             raise typer.BadParameter(f"{name!r} is not one of {', '.join(CLIENTS)}", param_hint="--client")
@@ -98,8 +89,6 @@ def plan_files(
     locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source], None], asked: Collection[Path] = ()
 ) -> list[FileChange]:
     """Each file that is there, prepared; a broken one does not keep the others from being looked at."""
-    from callgate.clients.files import read
-
     found = []
     for location in locations:
         work = FileChange(location)
@@ -122,8 +111,6 @@ def plan_hook_files(
     locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source | None], None]
 ) -> list[FileChange]:
     """Each file for hooks, prepared, also one that is not there."""
-    from callgate.clients.files import read
-
     found = []
     for location in locations:
         work = FileChange(location)
@@ -148,8 +135,6 @@ def check_servers(works: Sequence[FileChange], names: Collection[str]) -> None:
     known = {finding.entry.name for work in works for finding in work.findings if work.location.hook is None}
     missing = [name for name in names if name not in known]
     if missing and not any(work.error for work in works):
-        from callgate.cli.printing import plain
-
         there = ", ".join(sorted(plain(name) for name in known)) or "none at all"
         raise CallgateError(
             f"no client has a server named {plain(missing[0])!r}", advice=f"Servers that were found: {there}."
@@ -167,9 +152,6 @@ class Unpinned(NamedTuple):
 
 
 def unpinned_servers(works: Iterable[FileChange]) -> list[Unpinned]:
-    from callgate.clients.servers import Command, read_server
-    from callgate.pinning.identity.launch import launched
-
     found = []
     for work in works:
         for finding in work.findings:
@@ -222,8 +204,6 @@ def path_text(path: Path) -> str:
 
 def print_file(out: Console, work: FileChange) -> None:
     """The file and its servers."""
-    from rich.text import Text
-
     note = "  (belongs to this project, so others may get the change too)" if work.location.project is not None else ""
     if work.source is None and work.error is None:
         note = "  (a new file)"
@@ -245,8 +225,6 @@ def print_file(out: Console, work: FileChange) -> None:
 
 
 def print_error(out: Console, work: FileChange) -> None:
-    from rich.text import Text
-
     assert work.error is not None
     out.print(Text(f"  {plain(work.error.message, _LINE * 4)}", "red"), soft_wrap=True)
     if work.error.advice:
@@ -289,8 +267,6 @@ def print_diff(out: Console, work: FileChange) -> None:
 
 
 def _diff(hunk: Hunk) -> Iterator[Text]:
-    from rich.text import Text
-
     yield Text(f"    @@ line {hunk.line} @@", "cyan")
     matcher = SequenceMatcher(None, hunk.before, hunk.after, autojunk=False)
     for op, *(a, b, c, d) in matcher.get_opcodes():
@@ -302,8 +278,6 @@ def _diff(hunk: Hunk) -> Iterator[Text]:
 
 
 def _diff_lines(mark: str, lines: Iterable[str], style: str) -> Iterator[Text]:
-    from rich.text import Text
-
     for line in lines:
         yield Text(f"    {mark} {plain(line.expandtabs(4), _LINE)}", style)
 

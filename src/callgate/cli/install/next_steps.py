@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import typer
+from rich.console import Console
 
+from callgate.cli import complain
 from callgate.cli.common import spinner, store_file
+from callgate.cli.doctor.servers import (
+    NoAnswer,
+    capturing_stderr,
+    connect,
+    open_session,
+    session_request,
+    without_secrets,
+)
+from callgate.cli.enroll import enroll
+from callgate.cli.gateway import ask_gateway, place_of
 from callgate.cli.install.files import count_text, how_to_restart, program_text
+from callgate.cli.install.targets import expand_variables
+from callgate.cli.review import review
+from callgate.cli.serve import first_name
+from callgate.cli.services import open_approvals, open_pins
+from callgate.clients import GateCommand
+from callgate.clients.servers import Command, read_server
+from callgate.config import FILE_NAME, Config, Secret, ServerSection, load, parse
 from callgate.errors import CallgateError, Refused, place
+from callgate.local.wrap import is_possible
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from callgate.cli.install.files import FileChange
-    from callgate.clients import GateCommand
-    from callgate.config import Config, ServerSection
 
 _AT_ONCE: Final = 8
 _SECONDS: Final = 60.0
@@ -69,9 +86,6 @@ class NextSteps:
         self._conclude(config, missing)
 
     def _missing(self, config: Config) -> MissingStep:
-        from callgate.cli.serve import first_name
-        from callgate.cli.services import open_approvals, open_pins
-
         names = tuple(dict.fromkeys(one.gate for work in self._works for one in work.findings if one.gate))
         unmet = names if config.pinning.mode != "off" else ()
         person = first_name(config) if config.has_console else ""
@@ -92,8 +106,6 @@ class NextSteps:
 
     def _meet(self, names: Sequence[str]) -> None:
         """Start the servers once, as their client does, so that their tools can be reviewed now."""
-        from callgate.cli.doctor.servers import capturing_stderr, without_secrets
-
         found = {name: server for name, server in _servers(self._works) if name in names}
         if not found:
             return
@@ -129,15 +141,11 @@ class NextSteps:
             self._enrol(missing.person, config)
             missing = self._missing(config)
         if missing.tools:
-            from callgate.cli.review import review
-
             _carry_out(partial(review, config=self._path))
             missing = self._missing(config)
         return missing
 
     def _enrol(self, name: str, config: Config) -> None:
-        from callgate.cli.enroll import enroll
-
         if _carry_out(partial(enroll, name, config=self._path)) and config.approval.recovery_codes:
             self._say("Save the recovery codes that the page shows: they are shown once.\n")
 
@@ -171,15 +179,10 @@ class NextSteps:
 
     def _console(self) -> str:
         """Where the console is now; empty where nobody shows it."""
-        from callgate.cli.gateway import ask_gateway, place_of
-        from callgate.local.wrap import is_possible
-
         found = ask_gateway(place_of(self._path), "status") if is_possible() and self._done else None
         return "" if found is None else str(found["address"])
 
     def _command(self, text: str, words: Iterable[str]) -> None:
-        import shlex
-
         self._say(f"\n{text}\n")
         command = f"{self._program} {shlex.join([*words, *self._options])}"
         self._out.print(f"  {command}", style="green", soft_wrap=True, markup=False)
@@ -187,21 +190,15 @@ class NextSteps:
 
 def _is_elsewhere(path: Path | None) -> bool:
     """Whether a command without -c would be about another gateway's configuration."""
-    from callgate.config import FILE_NAME
-
     return path is None and Path(FILE_NAME).exists()
 
 
 def _settings(path: Path | None) -> Config:
-    from callgate.config import load, parse
-
     return parse("", source="defaults") if path is None else load(path)
 
 
 def _carry_out(verb: partial[None]) -> bool:
     """A command of ours, within this one; whether it came to its end."""
-    from callgate.cli import complain
-
     try:
         verb()
     except CallgateError as error:
@@ -218,10 +215,6 @@ def _carry_out(verb: partial[None]) -> bool:
 def _servers(works: Iterable[FileChange]) -> Iterable[tuple[str, ServerSection]]:
     """The wrapped servers, as their clients start them. Not those of a project: whether that is trusted, the client
     asks its user. And not those for which a client asks for a value."""
-    from callgate.cli.install.targets import expand_variables
-    from callgate.clients.servers import Command, read_server
-    from callgate.config import Secret, ServerSection
-
     for work in works:
         for one in work.findings:
             command = read_server(one.entry.node)
@@ -252,8 +245,6 @@ async def _meet_all(servers: dict[str, ServerSection]) -> dict[str, str]:
 
 
 async def _meet(name: str, server: ServerSection) -> str:
-    from callgate.cli.doctor.servers import NoAnswer, connect, open_session, session_request
-
     try:
         async with asyncio.timeout(_SECONDS):
             peer = await connect(name, server)

@@ -9,18 +9,21 @@ import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+import msgspec
+
+from callgate.app.servers import command_place, place
 from callgate.cli.install.files import FileChange, install_records, plan_files, this_machine
 from callgate.cli.printing import plain
+from callgate.clients import ConfigLocation, PlannedServer, Source, Word, config_locations, location_of, plan_pin
+from callgate.clients.plan import wrapped_command
+from callgate.clients.servers import Command, Pointer, read_server
+from callgate.config import Config, Secret, ServerSection
+from callgate.config.loading import find, read
 from callgate.errors import CallgateError
-
-if TYPE_CHECKING:
-    from callgate.clients import ConfigLocation, PlannedServer, Source, Word
-    from callgate.clients.servers import Command, Pointer
-    from callgate.config import Config, ServerSection
-    from callgate.pinning.identity import ServerRef
-    from callgate.pinning.identity.launch import Launch
+from callgate.pinning.identity import ServerRef
+from callgate.pinning.identity.launch import Launch, launched
 
 _VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PLACES_MAX: Final = 1_000
@@ -98,10 +101,6 @@ def _check_command(start: Launch) -> str:
 
 
 def _target_in_config(config: Config, path: Path | None, name: str) -> Iterable[UpgradeTarget]:
-    from callgate.app.servers import place
-    from callgate.config.loading import find
-    from callgate.pinning.identity.launch import launched
-
     server, file = config.servers.get(name), find(path)
     if server is None or file is None:
         return
@@ -112,8 +111,6 @@ def _target_in_config(config: Config, path: Path | None, name: str) -> Iterable[
 
 def _written(path: Path, name: str) -> tuple[str, ...]:
     """The command as the file has it, with its variables."""
-    from callgate.config.loading import read
-
     return tuple(tomllib.loads(read(path))["servers"][name]["command"])
 
 
@@ -142,8 +139,6 @@ def toml_with(text: str, name: str, place: int, word: str) -> str:
 
 
 def _works(clients: list[str], asked: list[Path]) -> list[FileChange]:
-    from callgate.clients import config_locations, location_of, plan_pin
-
     machine = this_machine()
     known = [location_of(path, machine) for path in asked] if asked else config_locations(machine)
     there = {location.path.resolve() for location in known}
@@ -169,8 +164,6 @@ def _names_in_clients(clients: list[str], asked: list[Path]) -> set[str]:
 
 
 def _in_clients(config: Config, name: str, clients: list[str], asked: list[Path]) -> Iterable[UpgradeTarget]:
-    from callgate.clients.servers import Command, read_server
-
     for work in _works(clients, asked):
         for finding in work.findings:
             command = (
@@ -181,11 +174,6 @@ def _in_clients(config: Config, name: str, clients: list[str], asked: list[Path]
 
 
 def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command: Command) -> UpgradeTarget | None:
-    from callgate.app.servers import command_place
-    from callgate.clients.plan import wrapped_command
-    from callgate.config import Secret, ServerSection
-    from callgate.pinning.identity.launch import launched
-
     inner = wrapped_command(command)
     if inner is None:
         return None
@@ -228,10 +216,6 @@ def expand_variables(text: str) -> str:
 
 def started_at(target: UpgradeTarget, word: Word) -> ServerSection:
     """How the server is started with another word in its command."""
-    import msgspec
-
-    from callgate.config import Secret
-
     argv = list(target.server.command)
     if target.words[word.place] != argv[word.place].reveal():
         raise CallgateError(
@@ -244,8 +228,6 @@ def started_at(target: UpgradeTarget, word: Word) -> ServerSection:
 
 def plan_versions(found: Iterable[tuple[UpgradeTarget, Word]]) -> list[FileChange]:
     """The files with the new words in them, each once."""
-    from callgate.clients import Word, plan_pin
-
     made: list[FileChange] = []
     words: dict[FileChange, dict[Pointer, Word]] = {}
     for target, word in found:
@@ -262,7 +244,6 @@ def plan_versions(found: Iterable[tuple[UpgradeTarget, Word]]) -> list[FileChang
 
 
 def _planned_toml(target: UpgradeTarget, word: Word) -> FileChange:
-    from callgate.clients import ConfigLocation
     from callgate.clients.files import read
 
     source = read(target.path)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import typer
+from rich.console import Console
 
 from callgate.cli.common import JsonOption, YesOption, console, print_json
+from callgate.cli.gateway import ask_gateway, end_all, place_of
 from callgate.cli.install import ClientOption, DryRunOption, FileOption, ServerOption, confirm_changes
 from callgate.cli.install.files import (
     FileChange,
@@ -27,12 +30,24 @@ from callgate.cli.install.files import (
     status,
     this_machine,
 )
+from callgate.cli.service import remove_all
+from callgate.clients import (
+    HOOKS,
+    ConfigLocation,
+    InstallRecord,
+    InstallRecords,
+    Plan,
+    Source,
+    config_locations,
+    hook_locations,
+    location_of,
+    plan_unhook,
+    plan_unwrap,
+)
+from callgate.clients.files import digest, read
+from callgate.clients.jsonc import decode, difference, scan
 from callgate.errors import CallgateError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from callgate.clients import ConfigLocation, InstallRecord, InstallRecords, Plan, Source
+from callgate.local.wrap import is_possible
 
 _SHOWN: Final = ("unwrap", "unhook", "left")
 
@@ -76,10 +91,6 @@ def uninstall(
 
 def _end_gateways(records: InstallRecords, works: list[FileChange], *, quiet: bool) -> None:
     """End what runs for wrapped servers, once none is left."""
-    from callgate.cli.gateway import ask_gateway, end_all, place_of
-    from callgate.cli.service import remove_all
-    from callgate.local.wrap import is_possible
-
     left = _plan_uninstall(records, [], [], [])
     if any(work.error or any(one.state in ("unwrap", "left") for one in work.findings) for work in left):
         return
@@ -116,8 +127,6 @@ def _plan_uninstall(
 
 def _locations(records: InstallRecords, asked: list[Path]) -> list[ConfigLocation]:
     """Where clients keep their servers, and where we changed something, in whatever project that was."""
-    from callgate.clients import config_locations, hook_locations, location_of
-
     machine = this_machine()
     hooks = hook_locations(machine)
     if asked:
@@ -132,16 +141,12 @@ def _locations(records: InstallRecords, asked: list[Path]) -> list[ConfigLocatio
 
 def _location_of_record(record: InstallRecord) -> ConfigLocation:
     """Where we changed something that is not where this machine has such files now."""
-    from callgate.clients import HOOKS, ConfigLocation, location_of
-
     if any(pointer[0] == "hooks" for pointer in record.servers) and record.client in HOOKS:
         return ConfigLocation(record.client, record.file, (), hook=HOOKS[record.client])
     return location_of(record.file, this_machine())._replace(client=record.client)
 
 
 def _prepare(work: FileChange, source: Source, record: InstallRecord | None, servers: list[str]) -> None:
-    from callgate.clients.files import digest
-
     plan = _plan(work.location, source.text, str(work.location.path), servers, record)
     work.plan, work.data = plan, plan.after.encode()
     if record is None or not plan.changes:
@@ -159,8 +164,6 @@ def _prepare(work: FileChange, source: Source, record: InstallRecord | None, ser
 def _plan(
     location: ConfigLocation, text: str, source: str, servers: Collection[str] = (), record: InstallRecord | None = None
 ) -> Plan:
-    from callgate.clients import plan_unhook, plan_unwrap
-
     if location.hook is not None:
         return plan_unhook(text, source, location.hook)
     return plan_unwrap(text, source, location.tables, servers, None if record is None else record.servers)
@@ -168,8 +171,6 @@ def _plan(
 
 def _original(work: FileChange, record: InstallRecord) -> bytes | None:
     """What the file was before, if the backup is still that, and the servers had no gate in front of them there."""
-    from callgate.clients.files import digest, read
-
     try:
         source = read(record.backup)
         if source is None or digest(source.data) != record.before:
@@ -183,10 +184,6 @@ def _original(work: FileChange, record: InstallRecord) -> bytes | None:
 
 def _restore(work: FileChange, original: bytes, record: InstallRecord) -> None:
     """The plan to put the original back; where it differs from the plain one, the diff has to show it."""
-    from dataclasses import replace
-
-    from callgate.clients.jsonc import decode, difference, scan
-
     assert work.plan is not None
     text = decode(original, str(work.location.path))
     findings = tuple(

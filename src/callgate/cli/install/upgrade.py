@@ -10,20 +10,38 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, YesOption, console, print_json, say, spinner
+from callgate.cli.doctor.servers import (
+    NoAnswer,
+    capturing_stderr,
+    connect,
+    open_session,
+    server_info,
+    session_request,
+    without_secrets,
+)
 from callgate.cli.install import ClientOption, FileOption, carry_out
 from callgate.cli.install.files import FileChange, check_clients, clients_of, install_records, path_text, print_diff
+from callgate.cli.install.targets import plan_versions, started_at, targets
+from callgate.cli.install.versions import is_newer, versions_of
 from callgate.cli.printing import escaped, heading, plain, print_lines, text_line
 from callgate.cli.services import OpenedPins, edit_pins, settings_of
+from callgate.cli.tools import row
+from callgate.cli.tools.decide import approval, decide
+from callgate.cli.tools.diff import difference_lines
+from callgate.cli.tools.hints import still_waiting
+from callgate.clients import Word
+from callgate.clients.files import replace
+from callgate.config import ServerSection
 from callgate.errors import CallgateError, Refused, UpstreamError
+from callgate.pinning.identity import reported_as
+from callgate.pinning.identity.launch import with_version
+from callgate.pinning.listing import EntryReader, ObservedServer, ToolListing, bound, observed, read_page
+from callgate.pinning.model import PinningSettings
+from callgate.pinning.review.views import ServerView, ToolView
 
 if TYPE_CHECKING:
     from callgate.cli.install.targets import UpgradeTarget
     from callgate.cli.printing import Line
-    from callgate.clients import Word
-    from callgate.config import ServerSection
-    from callgate.pinning.listing import ObservedServer
-    from callgate.pinning.model import PinningSettings
-    from callgate.pinning.review.views import ServerView, ToolView
 
 # A package has to be fetched before it starts.
 _SECONDS: Final = 180.0
@@ -56,8 +74,6 @@ def upgrade(
     what was approved, the approvals hold for the new version too; otherwise `callgate review` asks for the rest. After
     a no nothing has changed. With --json nothing is asked, and nothing is changed without --yes.
     """
-    from callgate.cli.install.targets import plan_versions, targets
-
     check_clients(client or [])
     with edit_pins(config, store) as opened:
         found = targets(opened.config, config, server, client or [], config_file or [])
@@ -84,8 +100,6 @@ def upgrade(
 
 
 def _newest(found: list[UpgradeTarget], name: str) -> str:
-    from callgate.cli.install.versions import versions_of
-
     first = found[0]
     env = {key: value.reveal() for key, value in first.server.env.items()}
     with spinner(f"looking up {plain(first.start.name)}"):
@@ -99,8 +113,6 @@ def _newest(found: list[UpgradeTarget], name: str) -> str:
 
 
 def _changes(target: UpgradeTarget, version: str, *, whatever: bool) -> bool:
-    from callgate.cli.install.versions import is_newer
-
     now = target.start.version
     return now != version and (whatever or not now or is_newer(version, now))
 
@@ -115,9 +127,6 @@ def _nothing_newer(found: list[UpgradeTarget], version: str, *, as_json: bool) -
 
 
 def _word(target: UpgradeTarget, version: str) -> Word:
-    from callgate.clients import Word
-    from callgate.pinning.identity.launch import with_version
-
     word = with_version(target.words, version)
     if word is None:
         raise CallgateError(
@@ -157,8 +166,6 @@ class UpgradeStep(NamedTuple):
 
 
 def _compare(opened: OpenedPins, target: UpgradeTarget, word: Word, version: str) -> UpgradeStep:
-    from callgate.cli.install.targets import started_at
-
     server = started_at(target, word)
     with spinner(f"starting {plain(target.name, 60)} at version {version}"):
         observed = _observe(opened, target, server, version)
@@ -180,8 +187,6 @@ def _approved_now(opened: OpenedPins, observed: ObservedServer) -> set[str]:
 
 def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> ObservedServer:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
-    from callgate.cli.doctor.servers import NoAnswer, capturing_stderr, without_secrets
-
     name = target.name
     with capturing_stderr() as heard:
         try:
@@ -201,10 +206,6 @@ def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, v
 async def _list_tools(
     target: UpgradeTarget, server: ServerSection, settings: PinningSettings, now: int
 ) -> ObservedServer:
-    from callgate.cli.doctor.servers import NoAnswer, connect, open_session, server_info, session_request
-    from callgate.pinning.identity import reported_as
-    from callgate.pinning.listing import EntryReader, ToolListing, bound, observed, read_page
-
     entries: list[bytes] = []
     async with asyncio.timeout(_SECONDS):
         peer = await connect(target.name, server)
@@ -256,8 +257,6 @@ def _show(step: UpgradeStep, works: list[FileChange], words: list[tuple[UpgradeT
 
 
 def _lines(step: UpgradeStep) -> Iterator[Line]:
-    from callgate.cli.tools.diff import difference_lines
-
     before = step.target.start.version or "no fixed version"
     name = f"{step.target.start.scheme}:{escaped(step.target.start.name)}"
     yield from heading(f"{escaped(step.target.name)}: {name}, from {before} to {step.version}")
@@ -310,9 +309,6 @@ def _confirm(name: str, version: str, *, yes: bool, as_json: bool) -> bool:
 
 def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -> int:
     """Write the version, then what was met of it, and how many tools were approved with it."""
-    from callgate.cli.tools.decide import approval, decide
-    from callgate.clients.files import replace
-
     records = install_records()
     for work in works:
         if work.plan is not None:
@@ -339,8 +335,6 @@ def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -
 
 
 def _conclude(opened: OpenedPins, step: UpgradeStep, works: list[FileChange], approved: int) -> None:
-    from callgate.cli.tools.hints import still_waiting
-
     typer.echo(f"Written: version {step.version} of {plain(step.target.start.name)}.")
     for work in works:
         if work.backup is not None:
@@ -353,8 +347,6 @@ def _conclude(opened: OpenedPins, step: UpgradeStep, works: list[FileChange], ap
 
 
 def _json_row(step: UpgradeStep, works: list[FileChange], *, done: bool, approved: int) -> dict[str, Any]:
-    from callgate.cli.tools import row
-
     return {
         "server": step.target.name,
         "server_id": step.observed.server.server_id,

@@ -19,12 +19,13 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
+import platformdirs
 
 from callgate.cli.printing import plain
-
-if TYPE_CHECKING:
-    from callgate.pinning.identity.launch import Launch
+from callgate.pinning.identity.launch import Launch
+from callgate.telemetry import redact
 
 _SECONDS: Final = 20.0
 _SECONDS_IN_ALL: Final = 60.0
@@ -190,8 +191,6 @@ def _word(value: str) -> str:
 
 
 def _because(why: object) -> str:
-    from callgate.telemetry import redact
-
     text = redact.text(plain(str(why), 160)) if why else ""
     return f" ({text})" if text else ""
 
@@ -254,8 +253,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 @contextlib.contextmanager
 def _empty_folder() -> Iterator[Path]:
     """Below a folder of the user's: package managers look for configurations in all folders above, too."""
-    import platformdirs
-
     place = platformdirs.user_state_path("callgate", appauthor=False)
     place.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="lookup-", dir=place) as folder:

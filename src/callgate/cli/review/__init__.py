@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import msgspec
 import typer
 
 from callgate.cli.common import (
@@ -18,10 +19,12 @@ from callgate.cli.common import (
     store_file,
 )
 from callgate.cli.printing import escaped, heading, print_lines, text_line
+from callgate.cli.review.screen import KeyInput, Screen, held_back, overview
+from callgate.cli.review.session import TerminalReview
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, open_pins
-
-if TYPE_CHECKING:
-    from callgate.pinning.review.views import Review, SetView
+from callgate.cli.tools.hints import how_to_decide, how_to_read
+from callgate.cli.tools.show import tool_lines
+from callgate.pinning.review.views import Review, SetView
 
 
 def register(app: typer.Typer) -> None:
@@ -61,9 +64,6 @@ def review(
 
 
 def _interactive(opened: OpenedPins, found: Review) -> None:
-    from callgate.cli.review.screen import KeyInput, Screen
-    from callgate.cli.review.session import TerminalReview
-
     with KeyInput() as keys:
         sitting = TerminalReview(opened, Screen(console(), keys), found)
         try:
@@ -87,10 +87,6 @@ def nothing_waits(opened: OpenedPins, found: Review) -> None:
 
 
 def _print(opened: OpenedPins, found: Review, *, check: bool, as_json: bool) -> None:
-    from callgate.cli.review.screen import held_back, overview
-    from callgate.cli.tools.hints import how_to_decide, how_to_read
-    from callgate.cli.tools.show import tool_lines
-
     if as_json:
         print_json(as_builtins(found))
         return
@@ -125,8 +121,6 @@ def how_to_join(opened: OpenedPins, one: SetView) -> str:
 
 def as_builtins(found: Review) -> dict[str, Any]:
     """The whole review for machines, in the form that the console shows."""
-    import msgspec
-
     # An entry's bytes in a decision are not all text; what was decided on is in `raw` of each tool.
     whole: dict[str, Any] = msgspec.to_builtins(found)
     return {**whole, "pending": len(found.pending), "waits": found.waits}

@@ -5,17 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
+
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType
+from rich.text import Text
 
 from callgate.cli.printing import Line, blank, escaped, fold_lines, heading, text_line
 from callgate.cli.tools.show import finding_lines
-
-if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.control import Control
-    from rich.text import Text
-
-    from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
+from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
 
 _LEAST_ROWS: Final = 4
 # Space, enter, and down.
@@ -90,8 +89,6 @@ class Screen:
         return (size.columns, size.lines) if size.columns and size.lines else (self.console.width, self.console.height)
 
     def _footer(self, keys: Mapping[str, str], before: str) -> list[Text]:
-        from rich.text import Text
-
         words = [before, *(f"[{_name(key)}] {told}" for key, told in keys.items() if told)]
         text = "  ".join(word for word in words if word)
         return list(fold_lines([Line(Text(text, style="bold cyan"))], max(1, self._size[0] - 1)))
@@ -148,9 +145,6 @@ def _trim_rows(rows: list[Text]) -> list[Text]:
 
 
 def _erase_line() -> Control:
-    from rich.control import Control
-    from rich.segment import ControlType
-
     return Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 

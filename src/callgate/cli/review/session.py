@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from callgate.cli.common import operator
 from callgate.cli.printing import Line, blank, escaped, heading, text_line
@@ -13,10 +13,11 @@ from callgate.cli.tools.decide import approval
 from callgate.cli.tools.hints import blocked_words
 from callgate.cli.tools.show import raw_lines, tool_lines
 from callgate.errors import Reason, Refused
-
-if TYPE_CHECKING:
-    from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
-    from callgate.pinning.service import Choice
+from callgate.pinning.judging import beside_of, changed_members, named_members
+from callgate.pinning.model import BLOCKED_BEFORE
+from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
+from callgate.pinning.service import Choice
+from callgate.trust.effects import EFFECTS
 
 _KEYS: Final = {
     "a": "approve",
@@ -171,8 +172,6 @@ class TerminalReview:
                 return pressed
 
     def _chosen(self, view: ToolView, pressed: str) -> Choice | None:
-        from callgate.pinning.service import Choice
-
         chosen = (view.server_id, view.tool, view.approval_hash)
         if pressed == "b":
             why = self._screen.line("Why is it blocked? (empty: not blocked)")
@@ -197,8 +196,6 @@ class TerminalReview:
 
     def _label(self, view: ToolView) -> None:
         """Ask what a tool does."""
-        from callgate.trust.effects import EFFECTS
-
         words = list(EFFECTS)
         self._screen.show(text_line(f"{at}  {line}", lead="  ") for at, line in enumerate(EFFECTS.values(), 1))
         typed = self._screen.line(f"What does {escaped(view.tool)} do? 1 to {len(words)} (empty: as proposed):")
@@ -427,8 +424,6 @@ def _entry(view: ToolView) -> tuple[str, str, str]:
 
 def _not_seen(old: ToolView, new: ToolView) -> Iterator[str]:
     """What there is about a tool, with its text as it was, that whoever approves it did not have before them."""
-    from callgate.pinning.judging import beside_of, changed_members, named_members
-
     known = {pin.seq for pin in old.blocks}
     blocks = [blocked_words(pin) for pin in new.blocks if pin.seq not in known]
     if new.entry_digest != old.entry_digest:
@@ -442,6 +437,4 @@ def _not_seen(old: ToolView, new: ToolView) -> Iterator[str]:
 
 def _has_hard_findings(view: ToolView) -> bool:
     """Whether the text itself has something that an approval overrules; a block is told by itself."""
-    from callgate.pinning.model import BLOCKED_BEFORE
-
     return any(finding.rule != BLOCKED_BEFORE for finding in view.hard)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
+import msgspec
 import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, fields_of, print_json, say
@@ -14,11 +15,10 @@ from callgate.cli.tools import decide, servers
 from callgate.cli.tools.decide import effects_of
 from callgate.cli.tools.diff import DIGITS, compare_texts, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
+from callgate.cli.tools.show import decision_text, tool_lines
 from callgate.errors import Reason, Refused
-
-if TYPE_CHECKING:
-    from callgate.pinning.model import Pin
-    from callgate.pinning.review.views import TextDifference, ToolView
+from callgate.pinning.model import Pin
+from callgate.pinning.review.views import TextDifference, ToolView
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
@@ -95,8 +95,6 @@ def _fits(view: ToolView, state: StateFilter) -> bool:
 
 def row(view: ToolView) -> dict[str, Any]:
     """A tool for machines: enough to approve it, and how it stands."""
-    import msgspec
-
     return {
         **fields_of(view, "server server_id"),
         "also_named": list(view.also),
@@ -196,10 +194,6 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one tool whole: what the model gets to read, its schema, what was found in it, what changed."""
-    import msgspec
-
-    from callgate.cli.tools.show import tool_lines
-
     with open_pins(config, store) as opened:
         view = find_tool(opened, server, tool)
         if as_json:
@@ -214,8 +208,6 @@ def show(
 
 
 def _difference_row(difference: TextDifference) -> dict[str, Any]:
-    import msgspec
-
     since = difference.since
     found: dict[str, Any] = {
         name: msgspec.to_builtins(getattr(difference, name))
@@ -272,8 +264,6 @@ def diff(
 
 def _last(view: ToolView) -> str:
     """Why a tool waits whose text is the one that was approved."""
-    from callgate.cli.tools.show import decision_text
-
     return f"; {decision_text(view.pin)}" if view.pin is not None and view.pin.action != "approve" else ""
 
 

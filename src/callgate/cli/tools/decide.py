@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,12 +15,11 @@ from callgate.cli.services import OpenedPins, edit_pins, find_tool
 from callgate.cli.tools.hints import blocked_words, still_waiting, to_withdraw
 from callgate.cli.tools.show import decision_text, finding_lines
 from callgate.errors import CallgateError, Reason, Refused
-
-if TYPE_CHECKING:
-    from callgate.pinning.model import Pin
-    from callgate.pinning.review.views import ServerView, ToolView
-    from callgate.pinning.service import Choice
-    from callgate.trust.effects import Effects
+from callgate.pinning.model import Pin
+from callgate.pinning.review.views import ServerView, ToolView
+from callgate.pinning.service import Choice
+from callgate.trust import effects as known
+from callgate.trust.effects import EFFECTS, Effects, decode
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
@@ -118,8 +117,6 @@ def approve(
 def approval(view: ToolView, *, note: str, override: bool, label: Sequence[str] | None = None) -> Choice:
     """The approval of a tool as it was looked at: all of its entry, in spite of these findings and no others. `label`
     says what the tool does in the place of the proposal."""
-    from callgate.pinning.service import Choice
-
     chosen = (view.server_id, view.tool, view.approval_hash)
     settled = relabel(view.label, label) if label is not None else view.label
     return Choice(
@@ -227,8 +224,6 @@ def block(
     store: StoreOption = None,
 ) -> None:
     """Block a tool, whatever its text becomes, until somebody approves it or withdraws this."""
-    from callgate.pinning.service import Choice
-
     if not note.strip():
         raise CallgateError("a tool is blocked for a reason", advice="Say it with --note.")
     with edit_pins(config, store) as opened:
@@ -246,8 +241,6 @@ def withdraw(
     store: StoreOption = None,
 ) -> None:
     """Take back the decision on a tool, an approval or a block: it waits for review again, and cannot be called."""
-    from callgate.pinning.service import Choice
-
     with edit_pins(config, store) as opened:
         pin = opened.pins.book.pin(server, tool)
         if pin is not None and pin.action != "withdraw" and not _was_observed(opened, server, tool):
@@ -509,15 +502,11 @@ def does_line(label: str) -> str:
 
 def is_label(given: Any) -> bool:
     """Whether this is a list of effects that we know; an empty one names none."""
-    from callgate.trust.effects import EFFECTS
-
     return isinstance(given, list) and len(given) <= len(EFFECTS) and all(one in EFFECTS for one in given)
 
 
 def relabel(proposed: str, effects: Sequence[str]) -> str:
     """A label with these effects; as proposed where they are the same or none is named."""
-    from callgate.trust import effects as known
-
     if not is_label(list(effects)):
         words = ", ".join(known.EFFECTS)
         raise Refused(Reason.INVALID_PARAMS, f"a label is made of these words: {words}", advice="Name one of them.")
@@ -525,6 +514,4 @@ def relabel(proposed: str, effects: Sequence[str]) -> str:
 
 
 def _decode_label(label: str) -> Effects | None:
-    from callgate.trust.effects import decode
-
     return decode(label)

@@ -7,14 +7,17 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from rich.text import Text
+
+from callgate.approval.display import escape, escape_rest
 from callgate.cli.printing import GUTTER, Line, escaped, heading, highlight_escapes, moment, text_line
 from callgate.cli.services import OpenedPins
 from callgate.errors import CallgateError
-
-if TYPE_CHECKING:
-    from callgate.pinning.review.views import Piece, SchemaEdit, TextDifference, ToolView
+from callgate.pinning.model import ListedTool, Pin
+from callgate.pinning.review.differences import difference
+from callgate.pinning.review.views import Piece, SchemaEdit, TextDifference, ToolView
 
 _GONE: Final = ("[-", "-]", "red")
 _NEW: Final = ("{+", "+}", "green")
@@ -76,8 +79,6 @@ def _since(difference: TextDifference) -> str:
 
 def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
     """The text with what is gone and what is new in it. The marks alone tell which is which: colours may be missing."""
-    from rich.text import Text
-
     out = Text()
     for op, run in itertools.groupby(parts, key=lambda piece: piece.op):
         texts = [piece.text for piece in run if piece.text]
@@ -95,15 +96,11 @@ def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
 
 
 def _unchanged_text(text: str) -> str:
-    from callgate.approval.display import escape
-
     return without_marks(escape(text, keep_lines=True))
 
 
 def _changed_text(text: str, stroke: str) -> str:
     """White space alone cannot be seen to change: then it is drawn; line ends always are."""
-    from callgate.approval.display import escape
-
     seen = without_marks(escape(text, keep_lines=True), stroke)
     seen = seen.replace(_SPACE, spell_out(_SPACE)).replace(_END, spell_out(_END))
     if text.isspace():
@@ -112,8 +109,6 @@ def _changed_text(text: str, stroke: str) -> str:
 
 
 def _edit(edit: SchemaEdit) -> Iterator[Line]:
-    from rich.text import Text
-
     style = _OPS[edit.op]
     told = f"  ({escaped(edit.meaning)})" if edit.meaning else ""
     head = Text.assemble((f"{edit.op:<7} ", f"bold {style}"), without_marks(escaped(edit.path)), (told, "cyan"))
@@ -125,10 +120,6 @@ def _edit(edit: SchemaEdit) -> Iterator[Line]:
 
 
 def _value(value: str, how: tuple[str, str, str]) -> Any:
-    from rich.text import Text
-
-    from callgate.approval.display import escape_rest
-
     opened, closed, style = how
     # Canonical JSON has escapes of its own; a blank or an escape more leaves it the same value.
     seen = _STRING.sub(lambda found: without_marks(found[0]) if found[0] != "[" else "[ ", escape_rest(value))
@@ -224,9 +215,6 @@ def _by_hash(view: ToolView, kept: list[_Kept], given: str) -> _Kept:
 
 
 def _difference(view: ToolView, old: _Kept, new: _Kept) -> TextDifference:
-    from callgate.pinning.model import ListedTool, Pin
-    from callgate.pinning.review.differences import difference
-
     pin = Pin(
         action="withdraw",
         server_id=view.server_id,

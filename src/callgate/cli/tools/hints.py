@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from callgate.cli.common import fields_of, say
 from callgate.cli.printing import escaped, moment
 from callgate.cli.services import OpenedPins
-
-if TYPE_CHECKING:
-    from callgate.inspection import ToolFinding
-    from callgate.pinning.model import Pin
-    from callgate.pinning.review.views import Review, ToolView
+from callgate.inspection import ToolFinding
+from callgate.pinning.model import Pin
+from callgate.pinning.review.views import Review, ToolView
 
 _SOME: Final = 5
 

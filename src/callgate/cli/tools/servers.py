@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import msgspec
 import typer
 
 from callgate.cli.common import (
@@ -23,10 +24,10 @@ from callgate.cli.common import (
 from callgate.cli.printing import escaped, moment, print_lines, print_table, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, find_server, groups_of, open_pins
 from callgate.errors import Reason, Refused
+from callgate.pinning.review.views import ServerStatus
 
 if TYPE_CHECKING:
     from callgate.cli.printing import Line
-    from callgate.pinning.review.views import ServerStatus
 
 _TWICE: Final = "duplicate:"
 
@@ -96,8 +97,6 @@ def _groups(opened: OpenedPins) -> list[dict[str, Any]]:
 
 
 def _row(status: ServerStatus) -> dict[str, Any]:
-    import msgspec
-
     found: dict[str, Any] = msgspec.to_builtins(status)
     return {**found.pop("seen"), **found, "last_check": status.seen.last_seen}
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from rich.text import Text
+
+from callgate.approval.display import escape, escape_rest
 from callgate.cli.printing import (
     GUTTER,
     POINTED,
@@ -20,13 +23,9 @@ from callgate.cli.printing import (
     text_line,
 )
 from callgate.cli.tools.diff import difference_lines, spell_out
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
-    from callgate.inspection import ToolFinding
-    from callgate.pinning.model import Pin
-    from callgate.pinning.review.views import ToolView
+from callgate.inspection import ToolFinding
+from callgate.pinning.model import Pin
+from callgate.pinning.review.views import ToolView
 
 STATES: Final = {
     "approved": "green",
@@ -125,8 +124,6 @@ def _characters(span: tuple[int, int] | None) -> str:
 
 def _excerpt(text: str, span: tuple[int, int]) -> Text:
     """The words around a span, which is put between marks; a long one by its beginning, it is marked below whole."""
-    from rich.text import Text
-
     start, end = max(0, span[0]), min(len(text), span[1], span[0] + _POINTED_MOST)
     first, last = max(0, start - _AROUND), min(len(text), end + _AROUND)
     return Text.assemble(
@@ -142,20 +139,12 @@ def _excerpt(text: str, span: tuple[int, int]) -> Text:
 
 def _around(text: str, style: str = "") -> Text:
     """Words of an excerpt; our marks are spelt out in them, for where there is no colour to tell them by."""
-    from rich.text import Text
-
-    from callgate.approval.display import escape
-
     seen = escape(text).replace(_OPENED, spell_out(_OPENED)).replace(_CLOSED, spell_out(_CLOSED))
     return highlight_escapes(Text(seen, style=style))
 
 
 def raw_lines(view: ToolView) -> Iterator[Line]:
     """The entry byte for byte; what JSON leaves invisible is spelt the way JSON could have spelt it."""
-    from rich.text import Text
-
-    from callgate.approval.display import escape_rest
-
     yield from heading("The whole entry, as it was received")
     for line in escape_rest(view.raw).split("\n"):
         yield Line(highlight_escapes(Text(line)), GUTTER, GUTTER)
@@ -250,8 +239,6 @@ def _member(keyword: str, value: Any, indent: str, required: set[str]) -> Iterat
 
 
 def _named_schema(name: str, schema: Any, indent: str, *, must: bool = False, mark: str = "") -> Iterator[Line]:
-    from rich.text import Text
-
     kind = _kind(schema) if isinstance(schema, dict) else _json(schema)
     told = ", ".join(word for word in (kind, "required" if must else "") if word)
     text = Text.assemble(mark_spans(mark + name, keep_lines=False, style="bold"), "  ", (told, "cyan"))
@@ -271,8 +258,6 @@ def _plain(keyword: str, value: Any, indent: str) -> Iterator[Line]:
 
 
 def _line(indent: str, text: str, style: str = "") -> Line:
-    from callgate.approval.display import escape
-
     return text_line(escape(text), style, lead=indent, rest=indent + _STEP)
 
 

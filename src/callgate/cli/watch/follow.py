@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -11,23 +12,22 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
+from rich.text import Text
 from sqlalchemy import select
 
+from callgate.approval import Request
 from callgate.approval.overview import asker, phase
 from callgate.audit.records import ADMIN, COLUMNS, DecisionRecord, OutcomeRecord, Record, decode
 from callgate.canonical import parts_hash
 from callgate.cli.common import console, say
 from callgate.cli.links import approval_link, console_url
 from callgate.cli.printing import plain
+from callgate.config import Config
 from callgate.store import SqlApprovals, SqlPins
 from callgate.store.control import Block, read_block
 from callgate.store.schema import pin
 
 if TYPE_CHECKING:
-    from rich.text import Text
-
-    from callgate.approval import Request
-    from callgate.config import Config
     from callgate.store import Store
 
 _MOST: Final = 1000
@@ -221,8 +221,6 @@ class StoreFollower:
 
 
 def _now() -> int:
-    import time
-
     return int(time.time() * 1000)
 
 
@@ -367,8 +365,6 @@ class Printer:
 
 
 def _line(happened: CallSeen | ApprovalSeen | SwitchSeen | VersionSeen) -> Text:
-    from rich.text import Text
-
     if isinstance(happened, SwitchSeen):
         (word, style), rest = _switch(happened)
     elif isinstance(happened, VersionSeen):
