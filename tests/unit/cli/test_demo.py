@@ -16,10 +16,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from callgate.cli.demo import configure
 from callgate_demo.bank import Bank
 from callgate_demo.files import LANDLORD
 from callgate_demo.mail import FRIEND, THIEF
+from callgate_demo.play import configure
 from support.demo import (
     LAST_LINE,
     SECONDS,

@@ -9,14 +9,15 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
-from callgate.cli.demo.services import PERSON, DemoServices
+from callgate.approval import Request
+from callgate.approval.display import escape
 from callgate.cli.links import approval_link, enrolment_link
 from callgate.errors import Refused
+from callgate.pinning.review.views import ToolView
+from callgate_demo.play.services import PERSON, DemoServices
 
 if TYPE_CHECKING:
-    from callgate.approval import Request
-    from callgate.cli.demo.story import StoryPrinter
-    from callgate.pinning.review.views import ToolView
+    from callgate_demo.play.story import StoryPrinter
 
 T = TypeVar("T")
 Act = Callable[[], Awaitable[None]]
@@ -117,8 +118,6 @@ class TerminalUser:
         await self._until(done, {"r": harmless, "t": transfer})
 
     def _show_transfer(self, view: ToolView) -> None:
-        from callgate.approval.display import escape
-
         self._say.says("you", "approved the tools that only read. One is left, and it moves money:")
         self._say.note(f"transfer: {escape(view.description)}")
         takes = view.input_schema["properties"] if isinstance(view.input_schema, dict) else {}

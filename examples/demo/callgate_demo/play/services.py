@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from callgate.approval import Approvals, Request
+from callgate.audit import receipt as receipts
+from callgate.audit.reading import entries
+from callgate.audit.storage import Filter
 from callgate.cli.common import OpenedLog, keys_of, log_of, open_store, operator
-
-if TYPE_CHECKING:
-    from callgate.approval import Approvals, Request
-    from callgate.config import Config
-    from callgate.pinning.review.views import ToolView
-    from callgate.pinning.service import Pins
+from callgate.config import Config
+from callgate.pinning.review.views import ToolView
+from callgate.pinning.service import Choice, Pins
 
 # Whom the gateway asks.
 PERSON: Final = "me"
@@ -41,8 +42,6 @@ class DemoServices(NamedTuple):
 
     async def approve(self, views: Sequence[ToolView]) -> None:
         """Approve each for its text of now, all of them seen together."""
-        from callgate.pinning.service import Choice
-
         choices = [
             Choice("approve", one.server_id, one.tool, one.approval_hash, entry=one.entry_digest) for one in views
         ]
@@ -51,8 +50,6 @@ class DemoServices(NamedTuple):
             await self.pins.decide(choices, by=operator(), together=together)
 
     async def block(self, view: ToolView, note: str) -> None:
-        from callgate.pinning.service import Choice
-
         choice = Choice("block", view.server_id, view.tool, view.approval_hash, note=note)
         await self.pins.decide([choice], by=operator())
 
@@ -87,9 +84,6 @@ class DemoServices(NamedTuple):
         return await asyncio.to_thread(self._call_of, tool, iban)
 
     def _call_of(self, tool: str, iban: str) -> str | None:
-        from callgate.audit.reading import entries
-        from callgate.audit.storage import Filter
-
         with self.audit.store.audit_reading() as tables:
             found = entries(tables, Filter(tool=tool, verdict="allow"), 100)
         calls = [one.decision.call for one in found if one.outcome and iban in str(one.decision.arguments.value)]
@@ -99,8 +93,6 @@ class DemoServices(NamedTuple):
         await asyncio.to_thread(self._receipt, call, to)
 
     def _receipt(self, call: str, to: Path) -> None:
-        from callgate.audit import receipt as receipts
-
         self.audit.log.catch_up()
         with self.audit.store.audit_reading() as tables:
             document = receipts.encode(receipts.make(tables, call, self.audit.keyring.public_keys()))
@@ -111,7 +103,6 @@ class DemoServices(NamedTuple):
 def open_services(path: Path) -> Iterator[DemoServices]:
     """The services over the store of this configuration."""
     from callgate.app.approval import party, settings
-    from callgate.approval import Approvals
     from callgate.cli.services import pins_of
     from callgate.store import SqlApprovals, SqlPins
 

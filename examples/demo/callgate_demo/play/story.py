@@ -11,21 +11,23 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
+from rich.console import RenderableType
+from rich.markup import escape
+from rich.text import Text
+
+from callgate.approval import Request
 from callgate.cli.common import console
-from callgate.cli.demo.users import CHANGING
 from callgate.cli.printing import fold_lines
+from callgate.pinning.review.views import ToolView
+from callgate_demo.play.users import CHANGING
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from callgate.approval import Request
-    from callgate.cli.demo.services import DemoServices
-    from callgate.cli.demo.users import DemoUser
     from callgate.cli.printing import Line
-    from callgate.pinning.review.views import ToolView
     from callgate_demo.agent import CallResult, ScriptedAgent
     from callgate_demo.bank import Bank
     from callgate_demo.mail import Mail
+    from callgate_demo.play.services import DemoServices
+    from callgate_demo.play.users import DemoUser
 
 T = TypeVar("T")
 
@@ -392,40 +394,28 @@ class StoryPrinter:
         self._column("", "", text)
 
     def _column(self, who: str, style: str, text: str) -> None:
-        from rich.text import Text
-
         room = max(_NARROWEST, self._width - _INDENT)
         for line in textwrap.wrap(text, room, break_on_hyphens=False) or [""]:
             self._whole(Text.assemble("  ", (f"{who:<{_INDENT - 2}}", style), line))
             who = ""
 
     def plain(self, text: str = "") -> None:
-        from rich.text import Text
-
         self._print(Text(text))
 
     def facts(self, facts: Iterable[tuple[str, str]]) -> None:
-        from rich.text import Text
-
         for name, value in facts:
             self._whole(Text.assemble("  ", (f"{name:<9}", "bold"), value))
 
     def link(self, url: str) -> None:
-        from rich.text import Text
-
         self._whole(Text(f"          {url}", style="underline"))
 
     def same(self, *commands: str) -> None:
         """The commands that do or show the same."""
-        from rich.text import Text
-
         for command in commands:
             self._whole(Text.assemble("          ", ("$ ", "dim"), (command, "green")))
 
     def paste(self, command: str) -> None:
         """On a line of its own, with nothing before it."""
-        from rich.text import Text
-
         self._whole(Text(command, style="green"))
 
     def lines(self, lines: Iterable[Line]) -> None:
@@ -445,6 +435,4 @@ class StoryPrinter:
 
 
 def _escaped(text: str) -> str:
-    from rich.markup import escape
-
     return escape(text)

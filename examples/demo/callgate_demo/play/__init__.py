@@ -1,4 +1,4 @@
-"""`callgate demo`: an agent, three servers and a gate between them, told as a story."""
+"""What `callgate demo` runs: the gateway of a folder of its own, and the story in its process."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from callgate._version import __version__
-from callgate.cli.demo.services import PERSON, open_services
 from callgate.cli.links import has_display, open_page
+from callgate.config import load
 from callgate.errors import ConfigError
+from callgate.telemetry.logs import configure as configure_logs
+from callgate_demo.play.services import PERSON, open_services
 
 if TYPE_CHECKING:
-    from callgate.cli.demo.services import DemoServices
-    from callgate.cli.demo.story import StoryPrinter
-    from callgate.cli.demo.users import DemoUser, KeyReader
+    from callgate_demo.play.services import DemoServices
+    from callgate_demo.play.story import StoryPrinter
+    from callgate_demo.play.users import DemoUser, KeyReader
 
 USUAL: Final = "127.0.0.1:8420"
 ANY: Final = "127.0.0.1:0"
@@ -64,30 +64,8 @@ command = {command}
 """
 
 
-def register(app: typer.Typer) -> None:
-    app.command("demo")(demo)
-
-
-def demo(
-    folder: Annotated[
-        Path | None,
-        typer.Option(
-            "--dir", metavar="PATH", help="Keep the demo's state there; by default it is temporary and goes at the end."
-        ),
-    ] = None,
-    auto: Annotated[
-        bool,
-        typer.Option("--auto", help="Let a software key decide, and end; status 0 only if every step happened."),
-    ] = False,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Whether to open the console in a browser.")
-    ] = True,
-) -> None:
-    """See in two minutes what Callgate does: an agent reads a poisoned mail and obeys it. Ctrl-C ends it.
-
-    Three example servers and a scripted agent run on this machine; neither a language model nor an account is needed.
-    You review the tools and decide about the calls that stop, in the console, by command or with a key.
-    """
+def play(folder: Path | None, *, auto: bool, browser: bool) -> bool:
+    """Tell the story until somebody stops it; whether every step happened, as far as it went."""
     ignored = drop_user_settings()
     run: DemoRun | None = None
     with clean_exit() as stopped, state_folder(folder) as state:
@@ -97,8 +75,7 @@ def demo(
         run.until_stopped(stopped)
     completed = run is not None and run.completed
     failed = run is not None and bool(run.failure)
-    if failed or (auto and not completed):
-        raise typer.Exit(1)
+    return not (failed or (auto and not completed))
 
 
 class DemoRun:
@@ -115,7 +92,7 @@ class DemoRun:
         self._story: asyncio.Task[None] | None = None
 
     def until_stopped(self, stopped: StopSignal) -> None:
-        from callgate.cli.demo.story import StoryPrinter
+        from callgate_demo.play.story import StoryPrinter
 
         say = StoryPrinter()
         try:
@@ -131,8 +108,6 @@ class DemoRun:
 
     def _run(self, listen: str, stopped: StopSignal, say: StoryPrinter) -> None:
         from callgate.app.event_loop import new_event_loop
-        from callgate.config import load
-        from callgate.telemetry.logs import configure as configure_logs
 
         os.environ["CALLGATE_LISTEN"] = listen
         settings = load(self._config)
@@ -160,7 +135,7 @@ class DemoRun:
             runner.run(serving())
 
     async def _play_and_report(self, address: str, say: StoryPrinter) -> None:
-        from callgate.cli.demo.story import StepFailed
+        from callgate_demo.play.story import StepFailed
 
         try:
             await self._play(address, say)
@@ -180,11 +155,11 @@ class DemoRun:
     async def _play(self, address: str, say: StoryPrinter) -> None:
         import aiohttp
 
-        from callgate.cli.demo.story import Participants, Story
-        from callgate.cli.demo.users import reading_keys
         from callgate_demo.agent import ScriptedAgent
         from callgate_demo.bank import Bank
         from callgate_demo.mail import Mail
+        from callgate_demo.play.story import Participants, Story
+        from callgate_demo.play.users import reading_keys
 
         state = self._config.parent
         self._introduce(address, say)
@@ -197,7 +172,7 @@ class DemoRun:
             await Story(Participants(say, services, agent, user, mail, bank, state)).play()
 
     def _user(self, services: DemoServices, console: str, say: StoryPrinter, keys: KeyReader) -> DemoUser:
-        from callgate.cli.demo.users import SoftwareUser, TerminalUser
+        from callgate_demo.play.users import SoftwareUser, TerminalUser
 
         if self._auto:
             return SoftwareUser(services, console, say)
@@ -303,8 +278,6 @@ def stop() -> None:
 @contextmanager
 def state_folder(folder: Path | None) -> Iterator[Path]:
     if folder is not None:
-        from callgate.errors import ConfigError
-
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
@@ -340,8 +313,6 @@ def _server_command(state: Path, name: str) -> list[str]:
 
 def _check(path: Path) -> None:
     """Another server of such a name is nobody's to play with."""
-    from callgate.config import load
-
     servers = load(path).servers
     for name in SERVERS:
         if name not in servers or (servers[name].argv or [])[1:] != _server_command(path.parent, name):
