@@ -8,7 +8,7 @@ from support.table import rows
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "callgate"
 
 ROOMS = {"agents", "pinning", "trust", "approval", "audit"}
-GROUND = {"errors", "jsonrpc", "canonical", "protocol", "caching"}
+GROUND = {"errors", "jsonrpc", "canonical", "protocol", "caching", "places"}
 # What a stage of a room is made of: the gate's words, and those of the pipeline around it.
 WORDS = GROUND | {"gate", "pipeline", "inspection"}
 HOUSE = WORDS | ROOMS | {"_version", "keyring", "config", "telemetry", "store"}
@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "inspection": set(),
     "protocol": set(),
     "caching": set(),
+    "places": {"errors"},
     "gate": GROUND,
     "pipeline": GROUND | {"gate"},
     **dict.fromkeys(ROOMS, WORDS),
@@ -37,7 +38,7 @@ MAY_IMPORT = {
     "local": {"_version"},
     # other programs' configuration files, for whoever installs the gate
     "clients": {"errors"},
-    "config": {"errors", "telemetry"},
+    "config": {"errors", "telemetry", "places"},
     "telemetry": {"errors", "config", "_version", "gate", "jsonrpc"},
     # the rooms' store protocols, which the store fulfils
     "store": {"errors", "canonical"} | ROOMS,
@@ -112,7 +113,7 @@ def test_every_part_of_the_package_has_its_rule():
 
 def test_the_rules_are_those_of_the_design():
     for room in ROOMS:
-        ground = {"errors", "jsonrpc", "canonical", "protocol", "caching"}
+        ground = {"errors", "jsonrpc", "canonical", "protocol", "caching", "places"}
         assert MAY_IMPORT[room] == ground | {"gate", "pipeline", "inspection"}
     for part in ("gate", "pipeline", "transport"):
         assert not MAY_IMPORT[part] & ROOMS

@@ -21,10 +21,10 @@ from callgate.config import Config, ServerSection
 from callgate.config.loading import dotted_key, read
 from callgate.errors import CallgateError, ConfigError, Problem
 from callgate.pinning.review.views import Review
+from callgate.places import Path as Keys
+from callgate.places import Places, toml_places
 from callgate.trust.operator import read_annotations
 from callgate.trust.policy.condition import compile_condition
-from callgate.trust.policy.places import Path as Keys
-from callgate.trust.policy.places import Places, toml_places
 from callgate.trust.vocabulary import Vocabulary
 
 _SHOWN: Final = 5

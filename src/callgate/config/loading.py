@@ -17,11 +17,11 @@ import msgspec
 import platformdirs
 from msgspec import inspect
 
-from callgate.config.locate import KeyLines
 from callgate.config.model import Config
 from callgate.config.rules import KeyRule, Section, peel, read_size, read_switch
 from callgate.config.secret import Secret
 from callgate.errors import ConfigError, Problem
+from callgate.places import toml_places
 
 FILE_NAME: Final = "callgate.toml"
 MAX_BYTES: Final = 2**20
@@ -94,12 +94,11 @@ def parse(
     """The configuration that a text says. Relative paths in it start at `base`, or the working directory."""
     environ = os.environ if environ is None else environ
     try:
-        data = tomllib.loads(text)
+        data, places = tomllib.loads(text), toml_places(source, text)
     except tomllib.TOMLDecodeError as error:
         raise _failure([_syntax(text, str(error), source)]) from None
     except RecursionError:
         raise _failure([Problem(source, None, "", "the file is nested too deeply")]) from None
-    lines = KeyLines(text)
     problems: list[Problem] = []
     overridden = _override(data, environ, problems)
 
@@ -107,7 +106,7 @@ def parse(
         if name := overridden.get(path):
             problems.append(Problem("environment", None, name, text))
         else:
-            problems.append(Problem(source, lines.line(path), dotted_key(path), text))
+            problems.append(Problem(source, places.line(path), dotted_key(path), text))
 
     def base_of(path: KeyPath) -> Path:
         return Path.cwd() if base is None or path in overridden else base

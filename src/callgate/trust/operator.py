@@ -13,9 +13,9 @@ import msgspec
 
 from callgate.errors import ConfigError
 from callgate.errors import Problem as Located
+from callgate.places import Path as Keys
+from callgate.places import json_places
 from callgate.trust.labels import Labels, ServerWords
-from callgate.trust.policy.places import Path as Keys
-from callgate.trust.policy.places import json_places
 from callgate.trust.resolving import ArgumentRule, Predicate
 from callgate.trust.said import Defaults, Said, said_of
 from callgate.trust.vocabulary import Vocabulary

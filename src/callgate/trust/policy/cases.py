@@ -15,12 +15,12 @@ from typing import Any, Final, TypeAlias, TypeVar
 import msgspec
 
 from callgate.errors import ConfigError, Problem
+from callgate.places import Path as Keys
 from callgate.trust.model import CLASSES, FOUND
 from callgate.trust.policy.calls import Case, Written
 from callgate.trust.policy.condition import meant
 from callgate.trust.policy.decoding import decode, dotted
 from callgate.trust.policy.facts import FACTS, KINDS
-from callgate.trust.policy.places import Path as Keys
 from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
 
 MAX_CASES: Final = 1000

@@ -8,8 +8,8 @@ import tomllib
 from typing import Any, Final, NamedTuple
 
 from callgate.errors import Problem
-from callgate.trust.policy.places import Path as Keys
-from callgate.trust.policy.places import Places, json_places, toml_places
+from callgate.places import Path as Keys
+from callgate.places import Places, json_places, toml_places
 
 _POSITION: Final = re.compile(r"(.*?) \(at (?:line (\d+), column (\d+)|end of document)\)")
 _SURROGATE: Final = re.compile(r"\\u[dD][89a-fA-F]")

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from callgate.errors import ConfigError, Problem
+from callgate.places import Path as Keys
+from callgate.places import Places
 from callgate.trust.policy.condition import Condition, compile_condition, meant
 from callgate.trust.policy.decoding import decode, dotted, unix
-from callgate.trust.policy.places import Path as Keys
-from callgate.trust.policy.places import Places
 from callgate.trust.policy.reach import always, unreachable
 from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
 from callgate.trust.policy.seed_form import Written, written

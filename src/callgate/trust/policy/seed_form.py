@@ -10,9 +10,9 @@ import json
 import re
 from typing import Any, Final, NamedTuple
 
+from callgate.places import Path as Keys
 from callgate.trust.policy.condition import Condition, compile_condition, meant
 from callgate.trust.policy.facts import FACTS
-from callgate.trust.policy.places import Path as Keys
 
 MAX_DEPTH: Final = 16
 _HINTS: Final = {

@@ -3,7 +3,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from callgate.config.locate import KeyLines
+from callgate.places import toml_places
 from support.table import rows
 
 TEXT = '''\
@@ -72,27 +72,27 @@ def test_the_text_is_valid_toml():
 
 @rows(("path", "line"), PLACES)
 def test_a_key_is_found_on_its_line(path, line):
-    assert KeyLines(TEXT).line(path) == line
+    assert toml_places("callgate.toml", TEXT).line(path) == line
 
 
 @rows(("path", "line"), PLACES)
 def test_windows_line_ends_change_nothing(path, line):
     text = TEXT.replace("\n", "\r\n")
     tomllib.loads(text)
-    assert KeyLines(text).line(path) == line
+    assert toml_places("callgate.toml", text).line(path) == line
 
 
 def test_an_unknown_path_is_found_at_the_nearest_table_around_it():
-    assert KeyLines(TEXT).line(("gateway", "absent", "deeper")) == 3
+    assert toml_places("callgate.toml", TEXT).line(("gateway", "absent", "deeper")) == 3
 
 
 def test_a_path_without_any_table_around_it_has_no_line():
-    assert KeyLines(TEXT).line(("absent",)) is None
+    assert toml_places("callgate.toml", TEXT).line(("absent",)) is None
 
 
 def test_nothing_inside_strings_is_taken_for_a_table():
-    assert KeyLines(TEXT).line(("not",)) is None
-    assert KeyLines(TEXT).line(("nor",)) is None
+    assert toml_places("callgate.toml", TEXT).line(("not",)) is None
+    assert toml_places("callgate.toml", TEXT).line(("nor",)) is None
 
 
 @rows(
@@ -101,16 +101,16 @@ def test_nothing_inside_strings_is_taken_for_a_table():
 )
 def test_quotes_beside_the_end_of_a_string(text):
     assert tomllib.loads(text)["b"] == 1
-    assert KeyLines(text).line(("b",)) == 2
+    assert toml_places("callgate.toml", text).line(("b",)) == 2
 
 
 def test_text_that_is_not_toml_ends_the_search_and_nothing_else():
-    assert KeyLines('a = 1\nb = "open').line(("b",)) == 2
+    assert toml_places("callgate.toml", 'a = 1\nb = "open').line(("b",)) == 2
 
 
 def test_a_large_file_takes_one_pass():
     text = "\n".join(f'[servers.s{n}]\nurl = "http://x"' for n in range(20_000))
-    assert KeyLines(text).line(("servers", "s19999", "url")) == 40_000
+    assert toml_places("callgate.toml", text).line(("servers", "s19999", "url")) == 40_000
 
 
 KEYS = st.sampled_from(["a", "b-1", '"a.b"', "'x#y'", "c.d", '"\\"q\\"".e', "f . g"])
@@ -141,5 +141,5 @@ def test_every_key_of_any_document_is_on_the_line_it_was_written(statements, bet
         text += f"k{number}.{key} = {value}\n{between}"
         places[(*table, f"k{number}")] = line
     tomllib.loads(text)
-    lines = KeyLines(text)
+    lines = toml_places("callgate.toml", text)
     assert {path: lines.line(path) for path in places} == places

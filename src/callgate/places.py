@@ -1,4 +1,4 @@
-"""Where things stand in a rule file, TOML or JSON: the readers of the standard library tell values, not places.
+"""Where things stand in a text of TOML or JSON: the readers of the standard library tell values, not places.
 
 The text has been read by them before, so this only has to find its way through what is valid.
 """
@@ -31,7 +31,7 @@ _CONTINUED: Final = re.compile(r"\\[ \t]*\n\s*")
 
 
 class Places:
-    """A rule file's text, and where each of its keys and values begins."""
+    """A text, and where each of its keys and values begins."""
 
     def __init__(self, source: str, text: str) -> None:
         self.source = source
@@ -59,6 +59,17 @@ class Places:
     def of_value(self, path: Path) -> int:
         """Where a value begins, or the nearest thing around it."""
         return self.values[path] if path in self.values else self.of_key(path)
+
+    def line(self, path: Path) -> int | None:
+        """The line of a key, or of the nearest thing around it; what is in a list stands where the list begins."""
+        for at, part in enumerate(path):
+            if isinstance(part, int) and path[: at + 1] in self.values:
+                path = path[:at]
+                break
+        for length in range(len(path), 0, -1):
+            if found := [at for key, at in self.keys.items() if key[:length] == path[:length]]:
+                return self.text.count("\n", 0, min(found)) + 1
+        return None
 
     def inside(self, path: Path, index: int) -> int:
         """Where a character of a string stands, quotes and escapes counted."""
