@@ -313,6 +313,15 @@ class Acl:
             known = self._known[agent, server] = self._all_rules(agent, server)
         return known
 
+    def permits(self, agent: str, server: str, tools: Iterable[str]) -> bool:
+        """Whether an agent may call all of these tools of a server, or come to it at all where there are none."""
+        policy = self._known.get((agent, server)) or self.policy(agent, server)
+        if policy.denied:
+            return False
+        # Most rules are names: those need no pattern.
+        names = policy.allow if policy.allow is not None and not policy.deny else ()
+        return all(tool in names or permits(policy, tool) for tool in tools)
+
     def _all_rules(self, agent: str, server: str) -> ToolPolicy:
         entry, here = self._agents.get(agent), self._servers.get(server, _FREE)
         if entry is not None:

@@ -42,8 +42,10 @@ class Proofs:
         self._kya = kya
         self.kya_header = kya.header
 
-    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> Caller:
-        """Who signed a request. Without a body of its own it has nothing that a digest could bind.
+    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> tuple[Caller, bool]:
+        """Who signed a request, and whether rules refuse it.
+
+        Without a body of its own it has nothing that a digest could bind.
 
         `denied` tells whether rules refuse it: then it goes no further, and its nonce is not stored.
         """
@@ -59,7 +61,8 @@ class Proofs:
             caller = attributed(verified, found)
             return Attribution(caller, denied(caller))
 
-        return (await verifier.attribute(request, attribute))[1].caller
+        whose = (await verifier.attribute(request, attribute))[1]
+        return whose.caller, whose.denied
 
     async def token(self, text: str) -> Caller:
         """Whose token this is."""

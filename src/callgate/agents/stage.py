@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from callgate.agents.apikeys import PREFIX
-from callgate.agents.limits import Acl, Allowance, permits, shown
+from callgate.agents.limits import Acl, Allowance, shown
 from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Call, Caller, Pass, Refuse, Verdict
@@ -189,7 +189,7 @@ class ProofVerifiers(Protocol):
 
     kya_header: bytes
 
-    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> Caller: ...
+    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> tuple[Caller, bool]: ...
 
     async def token(self, text: str) -> Caller: ...
 
@@ -216,6 +216,10 @@ class RequestAuthenticator:
         tell: ReportProof,
     ) -> None:
         self._open = is_open
+        # One of these headers has to be there; empty where nobody has to prove anything.
+        signing = {b"signature", b"signature-input"} if is_open.signatures else set()
+        tokens = {b"authorization"} if is_open.bearer or is_open.api_keys else set()
+        self.proof_headers = frozenset(signing | tokens) if is_open.required else frozenset()
         self._make_proofs = make_proofs
         self._acl = acl
         self._limits = limits
@@ -231,13 +235,9 @@ class RequestAuthenticator:
         """Made when it is first needed."""
         return self._make_proofs()
 
-    def lacks_proof(self, exchange: IncomingRequest) -> bool:
-        """Whether a request brings nothing at all although it has to; that shows before the body is read."""
-        return self._open.required and not self._brings(exchange)
-
     def precheck(self, exchange: IncomingRequest) -> None:
-        """Refuse who brings nothing at all."""
-        if self.lacks_proof(exchange):
+        """Refuse who brings nothing at all although they have to; that shows before the body is read."""
+        if self.proof_headers and self.proof_headers.isdisjoint(exchange.fields):
             signs = self._open.signatures
             refused = Refused(Reason.MISSING_SIGNATURE_HEADERS if signs else Reason.CREDENTIALS_REQUIRED)
             self._refused(exchange, refused)
@@ -245,7 +245,10 @@ class RequestAuthenticator:
 
     async def authenticate(self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]) -> None:
         """Find out who sent this; raises Refused. `tools` are those that it calls."""
-        brings = self._brings(exchange)
+        # A request with a signature stands or falls with it, whatever else it carries.
+        fields = exchange.fields
+        signs = self._open.signatures and (b"signature" in fields or b"signature-input" in fields)
+        brings = signs or (b"authorization" in fields and self._takes_token(fields[b"authorization"]))
         if not brings:
             self.precheck(exchange)
             # Of who is refused everything the gate refuses the calls, and this stage the rest.
@@ -254,7 +257,12 @@ class RequestAuthenticator:
                 return
         try:
             async with asyncio.timeout(self._seconds):
-                await self._find_out(exchange, server, body, tools, brings=brings)
+                caller, denied = None, None
+                if signs:
+                    caller, denied = await self._signer(exchange, server, body, tools)
+                elif brings:
+                    caller = await self._token_bearer(exchange)
+                await self._count(exchange, server, tools, caller, denied)
         except Refused as refused:
             self._refused(exchange, refused)
             raise
@@ -265,25 +273,27 @@ class RequestAuthenticator:
         except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
             raise self._broken(exchange, Reason.CHECK_FAILED, place(error)) from None
 
-    async def _find_out(
-        self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str], *, brings: bool
+    async def _count(
+        self,
+        exchange: IncomingRequest,
+        server: str,
+        tools: Sequence[str],
+        caller: Caller | None,
+        denied: bool | None,
     ) -> None:
-        def denied(caller: Caller) -> bool:
-            policy = self._acl.policy(caller.id, server)
-            return policy.denied or not all(permits(policy, tool) for tool in tools)
-
-        caller = await self._identify(exchange, body, denied) if brings else None
+        """What a caller may do by the rules, and how often. `denied` is what rules said, where they were asked."""
+        exchange.caller = caller
         if caller is not None:
-            exchange.caller = caller
             exchange.identity = identity_headers(caller)
         self._tell("none" if caller is None else caller.source, None)
-        who = f"peer:{exchange.peer}" if caller is None else caller.account
-        policy = self._acl.policy("" if caller is None else caller.id, server)
-        if policy.denied and not tools:
-            raise Refused(Reason.AGENT_DENIED)
-        if policy.denied or not all(permits(policy, tool) for tool in tools):
+        if denied is None:
+            denied = not self._acl.permits("" if caller is None else caller.id, server, tools)
+        if denied:
+            if not tools:
+                raise Refused(Reason.AGENT_DENIED)
             return  # the gate says so, and has it on record
         if tools and self._limits.any:
+            who = f"peer:{exchange.peer}" if caller is None else caller.account
             allowance = await self._limits.take(who, server, tools)
             exchange.answering = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
             exchange.barred = None if allowance.ok else allowance.refusal()
@@ -292,28 +302,14 @@ class RequestAuthenticator:
 
     # ---- who ----
 
-    def _signs(self, exchange: IncomingRequest) -> bool:
-        fields = exchange.fields
-        return self._open.signatures and (b"signature" in fields or b"signature-input" in fields)
-
-    def _brings(self, exchange: IncomingRequest) -> bool:
-        """Whether a request carries anything that is for us to verify."""
-        if self._signs(exchange):
-            return True
-        given = exchange.fields.get(b"authorization")
-        if given is None:
-            return False
+    def _takes_token(self, given: bytes) -> bool:
+        """Whether what Authorization carries is for us to verify."""
         if self._open.required or self._open.bearer:
             return self._open.bearer or self._open.api_keys
         # A token may be for the server behind; what looks like a key of ours is nobody else's.
         return self._open.api_keys and PREFIX.encode() in given
 
-    async def _identify(
-        self, exchange: IncomingRequest, body: bytes, denied: Callable[[Caller], bool]
-    ) -> Caller | None:
-        """A request with a signature stands or falls with it, whatever else it carries."""
-        if self._signs(exchange):
-            return await self._signed(exchange, body, denied)
+    async def _token_bearer(self, exchange: IncomingRequest) -> Caller | None:
         token = self._token(exchange)
         if token is None:
             return None
@@ -322,9 +318,14 @@ class RequestAuthenticator:
             return await self._proofs.api_key(token)
         return await self._proofs.token(token)
 
-    async def _signed(self, exchange: IncomingRequest, body: bytes, denied: Callable[[Caller], bool]) -> Caller:
+    async def _signer(
+        self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]
+    ) -> tuple[Caller, bool]:
+        """Who signed a request, and whether rules refuse it."""
         posted = exchange.method == "POST"
-        caller = await self._proofs.signed(self._request(exchange, body), denied, body=posted)
+        caller, denied = await self._proofs.signed(
+            self._request(exchange, body), lambda caller: not self._acl.permits(caller.id, server, tools), body=posted
+        )
         if posted and not caller.digest_verified:
             if self._open.digest:
                 # The verifier sees to this; one that does not is no reason to let a body slip in.
@@ -335,7 +336,7 @@ class RequestAuthenticator:
         shown = b"".join(value for name, value in exchange.headers if name == b"authorization")
         ours = self._open.bearer or (self._open.api_keys and PREFIX.encode() in shown)
         exchange.spent = _SIGNED_SPENT | _TOKEN_SPENT if ours else _SIGNED_SPENT
-        return caller
+        return caller, denied
 
     def _token(self, exchange: IncomingRequest) -> str | None:
         """The bearer token of a request; None where it carries another kind of credential that need not be for us."""
@@ -429,10 +430,10 @@ class AgentCheck:
         if caller is None and self._required and context.transport != "stdio":
             # The door lets nobody in without: this is for whatever way there might be around it.
             return Refuse(Reason.CREDENTIALS_REQUIRED)
-        policy = self._acl.policy("" if caller is None else caller.id, context.server)
-        if policy.denied:
-            return Refuse(Reason.AGENT_DENIED)
-        if not permits(policy, call.tool):
+        agent = "" if caller is None else caller.id
+        if not self._acl.permits(agent, context.server, (call.tool,)):
+            if self._acl.policy(agent, context.server).denied:
+                return Refuse(Reason.AGENT_DENIED)
             who = "who does not say who they are" if caller is None else "this agent"
             detail = f"{who} may not call {shown(call.tool)}"
             return Refuse(Reason.TOOL_DENIED, detail, data={"tool": shown(call.tool)})

@@ -75,11 +75,7 @@ class Advertised(msgspec.Struct, frozen=True, gc=False):
 
 def index(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes | list[bytes]]:
     """Every header by its name in lower case: its line, or its lines where there are several."""
-    found: dict[bytes, bytes | list[bytes]] = dict(headers)
-    names = b"".join(found)
-    if len(found) == len(headers) and names == names.lower():
-        return found
-    found = {}
+    found: dict[bytes, bytes | list[bytes]] = {}
     for name, value in headers:
         before = found.get(name := name.lower())
         if before is None:
@@ -324,19 +320,33 @@ class SignedResponse(msgspec.Struct, frozen=True):
 class SignedMessage:
     """A request or response with its headers sorted, for one signature after the other."""
 
-    __slots__ = ("_asked", "_dictionaries", "_query", "answer", "fields", "request")
+    __slots__ = ("_asked", "_dictionaries", "_query", "answer", "body", "derived", "fields", "request")
 
     def __init__(self, of: Signed | SignedResponse) -> None:
         self.answer = of if isinstance(of, SignedResponse) else None
-        self.request = of.request if isinstance(of, SignedResponse) else of
-        self.fields = index(of.headers)
+        self.request = request = of.request if isinstance(of, SignedResponse) else of
+        self.body = of.body
+        found = dict(of.headers)
+        names = b"".join(found)
+        plain = len(found) == len(of.headers) and names == names.lower()
+        self.fields: Mapping[bytes, bytes | list[bytes]] = found if plain else index(of.headers)
+        # The components of RFC 9421 §2.2 that are the same for every signature. The authority is in lower case and
+        # without the scheme's own port (§2.2.3).
+        scheme, path = request.scheme.lower(), request.path or "/"
+        authority = request.authority.lower().removesuffix(_PORTS.get(scheme, "\n"))
+        target = path if request.query is None else f"{path}?{request.query}"
+        self.derived = {
+            "@method": request.method,
+            "@target-uri": f"{scheme}://{authority}{target}",
+            "@authority": authority,
+            "@scheme": scheme,
+            "@request-target": target,
+            "@path": path,
+            "@query": f"?{request.query or ''}",
+        }
         self._asked: SignedMessage | None = None
         self._query: dict[str, list[str | None]] | None = None
         self._dictionaries: dict[str, dict[str, tuple[Any, Params]]] = {}
-
-    @property
-    def body(self) -> bytes:
-        return self.request.body if self.answer is None else self.answer.body
 
     @property
     def asked(self) -> SignedMessage:
@@ -348,7 +358,9 @@ class SignedMessage:
     def header(self, name: bytes) -> bytes | None:
         """The value of a header with all its lines; None where there is no such header."""
         held = self.fields.get(name)
-        return held if held is None else line(held) if isinstance(held, bytes) else joined(held)
+        if isinstance(held, bytes):
+            return held.strip(b" \t") if b"\r\n" not in held else line(held)
+        return None if held is None else joined(held)
 
     @property
     def query(self) -> dict[str, list[str | None]]:
@@ -373,20 +385,29 @@ class SignedMessage:
 
 def value(component: Component, message: SignedMessage) -> str:
     """The value of a component, or `unsupported_covered_field` where there is none."""
-    params = component.params
-    if params:
-        if "req" in params:
-            return _of_the_request(component, message)
-        if "tr" in params:
-            raise Refused(_UNSUPPORTED, f"{component.text}: trailers are not kept, so nothing of them can be covered.")
-    if component.name[0] == "@":
-        return _derived(component, message)
-    return _field(component, message)
+    name, params = component.name, component.params
+    if params or message.answer is not None:
+        return _special(component, message)
+    if name[0] == "@":
+        text = message.derived.get(name)
+        if text is None:
+            raise Refused(_UNSUPPORTED, f"{component.text} is no component of a request, RFC 9421 §2.2.")
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise Refused(_UNSUPPORTED, f"{component.text} holds what no request line can hold.")
+        return text
+    raw = message.header(name.encode())
+    if raw is None:
+        raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the message has no such header.")
+    return _plain(raw, component)
 
 
-def authority(request: Signed) -> str:
-    """In lower case, without the scheme's own port, RFC 9421 §2.2.3."""
-    return request.authority.lower().removesuffix(_PORTS.get(request.scheme.lower(), "\n"))
+def _special(component: Component, message: SignedMessage) -> str:
+    """The same with parameters, or of a response."""
+    if "req" in component.params:
+        return _of_the_request(component, message)
+    if "tr" in component.params:
+        raise Refused(_UNSUPPORTED, f"{component.text}: trailers are not kept, so nothing of them can be covered.")
+    return _derived(component, message) if component.name[0] == "@" else _field(component, message)
 
 
 def _of_the_request(component: Component, message: SignedMessage) -> str:
@@ -403,32 +424,7 @@ def _derived(component: Component, message: SignedMessage) -> str:
         raise Refused(_UNSUPPORTED, f"{component.text}: a response has it only with req, RFC 9421 §2.4.")
     if component.name == "@query-param":
         return _query_param(component, message)
-    made = _DERIVED.get(component.name)
-    if made is None or component.params:
-        raise Refused(_UNSUPPORTED, f"{component.text} is no component of a request, RFC 9421 §2.2.")
-    text = made(message.request)
-    if not text.isascii() or not text.isprintable() or " " in text:
-        raise Refused(_UNSUPPORTED, f"{component.text} holds what no request line can hold.")
-    return text
-
-
-def _path(request: Signed) -> str:
-    return request.path or "/"
-
-
-def _target(request: Signed) -> str:
-    return _path(request) if request.query is None else f"{_path(request)}?{request.query}"
-
-
-_DERIVED: Final[Mapping[str, Callable[[Signed], str]]] = {
-    "@method": lambda request: request.method,
-    "@target-uri": lambda request: f"{request.scheme.lower()}://{authority(request)}{_target(request)}",
-    "@authority": authority,
-    "@scheme": lambda request: request.scheme.lower(),
-    "@request-target": _target,
-    "@path": _path,
-    "@query": lambda request: f"?{request.query or ''}",
-}
+    raise Refused(_UNSUPPORTED, f"{component.text} is no component of a request, RFC 9421 §2.2.")
 
 
 def _query_param(component: Component, message: SignedMessage) -> str:
@@ -747,7 +743,8 @@ class Verifier:
                 others[holds.label] = refused.reason
                 # That it holds, and is nobody's, says more than what is wrong with another one.
                 first = refused if first is None or first.status != refused.status else first
-        found.sort(key=lambda one: not one.whose.caller.listed)
+        if len(found) > 1:
+            found.sort(key=lambda one: not one.whose.caller.listed)
         if found and (fresh := await self._fresh(found, others)) is not None:
             told = {label: reason.value for label, reason in others.items()}
             return msgspec.structs.replace(fresh.verified, others=told) if told else fresh.verified, fresh.whose
@@ -783,8 +780,8 @@ class Verifier:
         directory = covered_agent(label, covered, message, labels)
         named = None if directory is None else named_directory(directory, plain_http=self._settings.plain_http)
         digest = message.header(b"content-digest")
-        if self._needs_digest:
-            _need_digest(digest, covered)
+        if self._needs_digest and (digest is None or not covered.body):
+            raise _digest_needed(digest)
         if not signature:
             raise Refused(
                 Reason.SIGNATURE_MALFORMED, f"There is no byte sequence in Signature for the label {label[:64]}."
@@ -906,11 +903,10 @@ def _ours(given: dict[str, Input | None], signed: AbstractSet[str], others: dict
     return found
 
 
-def _need_digest(digest: bytes | None, covered: Coverage) -> None:
+def _digest_needed(digest: bytes | None) -> Refused:
     if digest is None:
-        raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "The request has no Content-Digest.", status=400)
-    if not covered.body:
-        raise Refused(Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401)
+        return Refused(Reason.CONTENT_DIGEST_REQUIRED, "The request has no Content-Digest.", status=400)
+    return Refused(Reason.CONTENT_DIGEST_REQUIRED, "Content-Digest is not covered by the signature.", status=401)
 
 
 def _verified(one: _Holds, message: SignedMessage) -> Verified:

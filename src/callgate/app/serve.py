@@ -21,7 +21,7 @@ from callgate.config.watch import ConfigWatch
 from callgate.local.place import Place
 from callgate.prompts.listener import PromptListener
 from callgate.telemetry.logs import configure
-from callgate.transport.http.app import App, Site, Upstream
+from callgate.transport.http.app import App, Upstream
 from callgate.transport.http.exchange import Asgi, origin_of
 from callgate.transport.http.server import HttpServer, raise_descriptor_limit
 
@@ -55,22 +55,19 @@ class CurrentSite:
         # Told of each configuration that was taken.
         self.taken: Callable[[Config], None] = lambda _config: None
         self._started_with = runtime.config
-        self._site = runtime.site(runtime.config)
+        self.current = runtime.site(runtime.config)
         self._retiring: set[asyncio.Task[None]] = set()
 
-    def site(self) -> Site:
-        return self._site
-
     def reload(self, config: Config) -> None:
-        old = self._site
-        self._site = self._runtime.site(config, old)
+        old = self.current
+        self.current = self._runtime.site(config, old)
         self.taken(config)
         configure(config.logging.level, config.logging.format)
         for key in NEEDS_RESTART:
             if attrgetter(key)(self._started_with) != attrgetter(key)(config):
                 log.warning("restart needed", extra={"fields": {"key": key}})
         for upstream in old.upstreams.values():
-            if upstream not in self._site.upstreams.values():
+            if upstream not in self.current.upstreams.values():
                 task = asyncio.create_task(_retire(upstream))
                 self._retiring.add(task)
                 task.add_done_callback(self._retiring.discard)
@@ -79,7 +76,7 @@ class CurrentSite:
         for task in self._retiring:
             task.cancel()
         await asyncio.gather(*self._retiring, return_exceptions=True)
-        await asyncio.gather(*(upstream.close() for upstream in self._site.upstreams.values()))
+        await asyncio.gather(*(upstream.close() for upstream in self.current.upstreams.values()))
 
 
 async def _retire(upstream: Upstream) -> None:
@@ -147,7 +144,7 @@ async def serve(
         shown = ConsoleHost(runtime, console)
         runtime.console_address = shown.address
         current = CurrentSite(runtime)
-        app = App(current.site, runtime, clients=runtime.clients, console=shown.app)
+        app = App(current, runtime, clients=runtime.clients, console=shown.app)
 
         def listening(address: str) -> None:
             shown.listens_at(address)

@@ -431,16 +431,6 @@ def _reply(message: Message, result: Mapping[str, Any]) -> bytes:
     return _encode({"jsonrpc": "2.0", "id": message.id, "result": result})
 
 
-def called_tools(message: Message | Batch) -> tuple[str, ...]:
-    """The tools that a message calls, as far as it says; what cannot be read as a call is refused later."""
-    found = []
-    for one in message.messages if isinstance(message, Batch) else (message,):
-        if one.method == TOOLS_CALL:
-            name = one.params.get("name") if isinstance(one.params, dict) else None
-            found.append(name if isinstance(name, str) else "")
-    return tuple(found)
-
-
 def refuse_all(
     message: Message | Batch, refused: Refused, others: Mapping[RequestId | None, Refused] = MappingProxyType({})
 ) -> bytes | None:

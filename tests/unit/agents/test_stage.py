@@ -33,7 +33,7 @@ class Ways:
             await asyncio.Event().wait()
         if isinstance(self.outcome, BaseException):
             raise self.outcome
-        return self.outcome
+        return self.outcome, denied(self.outcome)
 
     token = api_key = None
 

@@ -8,12 +8,11 @@ from support.table import rows
 
 
 def asking(owner, session=""):
-    fields = {b"mcp-session-id": session.encode()} if session else {}
-    return SimpleNamespace(owner=owner, fields=fields)
+    return SimpleNamespace(owner=owner, session=session)
 
 
 def giving(session):
-    return SimpleNamespace(fields={b"mcp-session-id": session.encode()})
+    return session.encode()
 
 
 def refused(owned, owner, session):

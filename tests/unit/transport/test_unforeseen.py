@@ -2,6 +2,7 @@
 
 import json
 import logging
+from types import SimpleNamespace
 
 from callgate.gate import Gate
 from callgate.jsonrpc import Limits
@@ -54,7 +55,7 @@ async def test_the_argument_that_broke_it_is_not_in_the_log(caplog, level):
 
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/mcp", "headers": headers, "client": None}
-    await App(lambda: site, silent)(scope, receive, send)
+    await App(SimpleNamespace(current=site), silent)(scope, receive, send)
     assert sent[0]["status"] == 500
     assert json.loads(sent[1]["body"])["error"]["data"]["reason"] == "internal_error"
     (record,) = [record for record in caplog.records if record.message == "request failed"]

@@ -520,15 +520,16 @@ class Directories:
 
     # ---- keys ----
 
-    async def key(self, keyid: str, directory_url: str | None = None) -> PublicKey | None:
+    async def key(
+        self, keyid: str, named: str | None = None, steps: list[LookupStep] | None = None
+    ) -> PublicKey | None:
         """The key of this id, from the directory that the request names or one that an operator named."""
-        return await self._search(keyid, directory_url, None)
-
-    async def _search(self, keyid: str, named: str | None, steps: list[LookupStep] | None) -> PublicKey | None:
         await self._follow()
         by_kid = self.sources.kid_fallback
-        static = KeySet(self._roster.keys)
-        if (key := self._take(static.find(keyid, by_kid=by_kid), STATIC, steps)) is not None:
+        found = self._roster.keys.get(keyid)
+        if found is None and by_kid:
+            found = KeySet(self._roster.keys).find(keyid, by_kid=True)
+        if (key := self._take(found, STATIC, steps)) is not None:
             return key
         if named is not None and named[:5].lower() == INLINE:
             return self._inside(keyid, named, steps)
@@ -561,14 +562,15 @@ class Directories:
         return self._take(published.keys.find(keyid, by_kid=by_kid), url, steps)
 
     def _take(self, key: PublicKey | None, where: str, steps: list[LookupStep] | None) -> PublicKey | None:
-        if key is None:
-            _tell(steps, where, "absent")
-        elif not usable(key, self._clock()):
-            _tell(steps, where, "outside_its_time", f"nbf {key.not_before}, exp {key.not_after}")
-        else:
-            _tell(steps, where, "found", key.thumbprint)
-            return key
-        return None
+        taken = key if key is not None and usable(key, self._clock()) else None
+        if steps is not None:
+            if key is None:
+                _tell(steps, where, "absent")
+            elif taken is None:
+                _tell(steps, where, "outside_its_time", f"nbf {key.not_before}, exp {key.not_after}")
+            else:
+                _tell(steps, where, "found", key.thumbprint)
+        return taken
 
     def _inside(self, keyid: str, named: str, steps: list[LookupStep] | None) -> PublicKey | None:
         try:
@@ -639,7 +641,7 @@ class Directories:
     async def why(self, keyid: str, directory_url: str | None = None) -> Explained:
         """The lookup of a key as a request would make it, told step by step."""
         steps: list[LookupStep] = []
-        key = await self._search(keyid, directory_url, steps)
+        key = await self.key(keyid, directory_url, steps)
         named = directory_url or ""
         if key is None:
             return Explained(keyid, named, tuple(steps), reason=Reason.UNKNOWN_KEYID.value)

@@ -15,9 +15,9 @@ import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
-from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply
+from callgate.jsonrpc import TOOLS_CALL, BadMessage, Batch, Message, MessageKind, error_reply, parse
 from callgate.pipeline.context import ClientInfos
-from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, called_tools, refuse_all
+from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, refuse_all
 from callgate.pipeline.list_changed import wants_changes
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.channel import HttpChannel, listening, visit
@@ -32,8 +32,7 @@ from callgate.transport.http.exchange import (
     Scope,
     Send,
     Streams,
-    check_media_type,
-    check_nominated,
+    check_head,
     check_routing,
     onto,
 )
@@ -47,8 +46,8 @@ _GROUPS: Final = "/groups/"
 class Authenticate(Protocol):
     """Finds out who sends a request, and notes it on the exchange; both raise Refused."""
 
-    def lacks_proof(self, exchange: Exchange) -> bool:
-        """Whether it brings nothing at all although it has to."""
+    # One of these headers has to be there; empty where nobody has to prove anything.
+    proof_headers: frozenset[bytes]
 
     def precheck(self, exchange: Exchange) -> None:
         """Before the body is read."""
@@ -124,6 +123,12 @@ class Site(msgspec.Struct, frozen=True):
         raise Refused(Reason.SERVER_UNKNOWN)
 
 
+class SiteSource(Protocol):
+    """Has the site in force."""
+
+    current: Site
+
+
 def endpoint(server: str, group: str = "") -> str:
     """The path that a server is served under."""
     return (f"{_GROUPS}{group}" if group else "") + f"{_PREFIX}{server}{SUFFIX}"
@@ -168,13 +173,13 @@ class App:
 
     def __init__(
         self,
-        site: Callable[[], Site],
+        sites: SiteSource,
         watched: OperatorView,
         *,
         clients: ClientInfos | None = None,
         console: Callable[[], Asgi | None] = lambda: None,
     ) -> None:
-        self._site = site
+        self._sites = sites
         self._watched = watched
         self._clients = clients
         self._console = console
@@ -211,7 +216,7 @@ class App:
         if scope["type"] != "http":
             return
         exchange = Exchange(scope, receive, send)
-        site = self._site()
+        site = self._sites.current
         try:
             if exchange.path not in ("/healthz", "/readyz"):
                 site.guard.check(exchange)
@@ -248,7 +253,9 @@ class App:
             self._watched.request(exchange.method, exchange.status)
 
     async def _serve(self, site: Site, exchange: Exchange) -> None:
-        await self._precheck(site, exchange)
+        agents = site.agents
+        if agents is not None and agents.proof_headers and agents.proof_headers.isdisjoint(exchange.fields):
+            await self._refuse_unproven(site, agents, exchange)
         upstream = site.upstream(exchange.path)
         if self._busy >= site.in_flight and exchange.method != "GET":
             raise Refused(Reason.OVERLOADED)
@@ -286,12 +293,12 @@ class App:
             self._busy -= working
             upstream.busy -= 1
 
-    async def _precheck(self, site: Site, exchange: Exchange) -> None:
+    async def _refuse_unproven(self, site: Site, agents: Authenticate, exchange: Exchange) -> None:
         """Refuse who brings nothing at all, whatever else may be wrong with the request; calls are put on record."""
-        if site.agents is None or not site.agents.lacks_proof(exchange) or site.dispatcher.gate.closed() is not None:
+        if site.dispatcher.gate.closed() is not None:
             return
         try:
-            site.agents.precheck(exchange)
+            agents.precheck(exchange)
         except Refused as refused:
             if exchange.method == "POST":
                 await self._record_unproven(site, exchange, refused)
@@ -309,8 +316,8 @@ class App:
         if size <= _UNPROVEN_BYTES and self._held + size <= site.held_bytes and b"expect" not in exchange.fields:
             self._held += size
             try:
-                message = site.dispatcher.read(await exchange.body(size, _UNPROVEN_SECONDS))
-            except Rejected:
+                message = parse(await exchange.body(size, _UNPROVEN_SECONDS), site.dispatcher.limits)
+            except BadMessage:
                 return  # no call
             except (Refused, ClientGone):
                 log.debug("the body of a refused request was not read")
@@ -320,22 +327,18 @@ class App:
             self._watched.refusals.refused(exchange, server, message, refused)
 
     async def _post(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
-        check_media_type(exchange)
-        check_nominated(exchange)
-        exchange.held = self._reserve(site, exchange)
-        try:
-            await self._judge(site, upstream, exchange)
-        finally:
-            self._held -= exchange.held
-
-    def _reserve(self, site: Site, exchange: Exchange) -> int:
-        """Room for a body before it is read: its own size, or the most it may be where it does not say."""
+        check_head(exchange)
+        # Room for a body before it is read: its own size, or the most it may be where it does not say.
         length = exchange.fields.get(b"content-length", b"")
         size = int(length) if length.isdigit() and len(length) < 16 else site.dispatcher.limits.bytes
         if self._held + size > site.held_bytes and self._held:
             raise Refused(Reason.OVERLOADED, "the gateway holds as many bytes of requests as it may")
         self._held += size
-        return size
+        exchange.held = size
+        try:
+            await self._judge(site, upstream, exchange)
+        finally:
+            self._held -= exchange.held
 
     async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
         dispatcher = site.dispatcher
@@ -344,25 +347,24 @@ class App:
         self._held -= exchange.held - len(raw)
         exchange.held = len(raw)
         try:
-            message = dispatcher.read(raw)
+            message = parse(raw, dispatcher.limits)
             routing = Routing(exchange)
             try:
                 check_routing(message, routing, complete=not upstream.sees_headers)
             except Refused as refused:
                 raise Rejected(refused, error_reply(_id_of(message), refused)) from None
-            if not _has_request(message) and (closed := dispatcher.gate.closed()) is not None:
-                raise closed
-            if site.agents is not None:
-                await self._meet(site, upstream, exchange, raw, message)
+            asks = isinstance(message, Message) and message.kind is MessageKind.REQUEST
+            if site.agents is not None or not asks:
+                await self._meet(site, upstream, exchange, message)
             line = HttpChannel(exchange, upstream, self)
             context = visit(upstream.name, line, routing.version, message, self._clients)
             if dispatcher.stages is not None:
                 if isinstance(message, Message) and message.method == _SUBSCRIBE:
                     exchange.hearing = partial(dispatcher.stages.heard_by, context, subscription=message.id)
-                if not _is_request(message) and await dispatcher.takes(message, context):
+                if not asks and await dispatcher.takes(message, context):
                     await exchange.respond(202)
                     return
-            if (exchange.barred or dispatcher.gate.closed()) is None:
+            if not upstream.sees_headers and (exchange.barred or dispatcher.gate.closed()) is None:
                 try:
                     await upstream.prepare(exchange, message)
                 except Refused as refused:
@@ -371,25 +373,38 @@ class App:
                 await self._traced(site, upstream, exchange, message, context)
             else:
                 await self._pass_on(site, upstream, exchange, await dispatcher.admit(message, context))
+        except BadMessage as error:
+            await exchange.refuse(error, error.rpc_id)
         except Rejected as rejected:
             await _answer_rejected(exchange, rejected)
         except LocalResponse as answered:
             await exchange.respond(200, answered.reply, [JSON])
 
-    async def _meet(
-        self, site: Site, upstream: Upstream, exchange: Exchange, raw: bytes, message: Message | Batch
-    ) -> None:
+    async def _meet(self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch) -> None:
         """Who sent the message. The kill switch comes first: while it is on, nobody is asked and nothing leaves."""
-        exchange.barred = site.dispatcher.gate.closed()
-        if exchange.barred is not None or site.agents is None:
+        messages = message.messages if isinstance(message, Batch) else (message,)
+        closed = site.dispatcher.gate.closed()
+        if all(one.kind is not MessageKind.REQUEST for one in messages) and closed is not None:
+            raise closed
+        if site.agents is None:
             return
+        exchange.barred = closed
+        if closed is not None:
+            return
+        # What it calls, as far as it says; what cannot be read as a call is refused later.
+        calls = [one.params for one in messages if one.method == TOOLS_CALL]
+        names = [params.get("name") if isinstance(params, dict) else None for params in calls]
+        tools = tuple(name if isinstance(name, str) else "" for name in names)
         try:
-            await site.agents.authenticate(exchange, upstream.name, raw, called_tools(message))
+            await site.agents.authenticate(exchange, upstream.name, message.raw, tools)
         except Refused as refused:
             self._watched.refusals.refused(exchange, upstream.name, message, refused)
             raise Rejected(refused, refuse_all(message, refused)) from None
         # That may have taken a while; requests are looked at once more before they leave.
-        if not _has_request(message) and (closed := site.dispatcher.gate.closed()) is not None:
+        if (
+            all(one.kind is not MessageKind.REQUEST for one in messages)
+            and (closed := site.dispatcher.gate.closed()) is not None
+        ):
             raise closed
 
     async def _traced(
@@ -458,7 +473,7 @@ class App:
         await exchange.refuse(refused)
 
     def _metrics(self) -> bytes | None:
-        upstreams = self._site().upstreams
+        upstreams = self._sites.current.upstreams
         return self._watched.render_metrics(self._busy, {name: up.sessions for name, up in upstreams.items()})
 
     async def _watch(self, exchange: Exchange) -> None:
@@ -494,15 +509,5 @@ async def _answer_rejected(exchange: Exchange, rejected: Rejected) -> None:
         await exchange.refuse(rejected.refused, reply=rejected.reply)
 
 
-def _is_request(message: Message | Batch) -> bool:
-    return isinstance(message, Message) and message.kind is MessageKind.REQUEST
-
-
 def _id_of(message: Message | Batch) -> int | str | None:
     return message.id if isinstance(message, Message) else None
-
-
-def _has_request(message: Message | Batch) -> bool:
-    if isinstance(message, Message):
-        return message.kind is MessageKind.REQUEST
-    return any(m.kind is MessageKind.REQUEST for m in message.messages)

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from decimal import Decimal
 from typing import Any, Final, Self, TypeAlias
@@ -24,47 +25,37 @@ _WATCH_AFTER: Final = 0.05
 
 
 class Deadline:
-    """`with Deadline(seconds, reason):` — the block is given up after that time with this refusal."""
+    """`with Deadline(seconds, reason):` — the block is given up after that time with this refusal.
 
-    __slots__ = ("_expired", "_reason", "_seconds", "_task", "_timer")
-
-    def __init__(self, seconds: float, reason: Reason) -> None:
-        self._seconds = seconds
-        self._reason = reason
-        self._expired = False
-
-    def __enter__(self) -> Self:
-        # Asked for once: up to Python 3.11 it is a system call each time.
-        loop = asyncio.get_running_loop()
-        self._task = asyncio.current_task(loop)
-        self._timer = loop.call_later(self._seconds, self._expire)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self._timer.cancel()
-        if self._expired and kind is asyncio.CancelledError:
-            assert self._task is not None
-            if self._task.uncancel() == 0:
-                raise Refused(self._reason) from None
-
-    def _expire(self) -> None:
-        self._expired = True
-        assert self._task is not None
-        self._task.cancel()
-
-
-class Watch:
-    """`with exchange.watch(seconds) as watch:` — the block ends when the client leaves, and `watch.gone` says so.
-
-    If nothing has begun by the end of the patience, the block ends with UPSTREAM_TIMEOUT; `watch.patient()` says that
-    something has begun and there is no hurry any more.
+    With `gone`, which ends when the client has left, the block ends then too, and `deadline.gone` says so. What is
+    late is then the server: the refusal is an UpstreamError. `patient()` says that something has begun and there is no
+    hurry any more.
     """
 
-    __slots__ = ("_delay", "_expired", "_gone_signal", "_patience", "_since", "_task", "_timer", "_watcher", "gone")
+    __slots__ = (
+        "_delay",
+        "_expired",
+        "_leaves",
+        "_patience",
+        "_reason",
+        "_since",
+        "_task",
+        "_timer",
+        "_watcher",
+        "gone",
+    )
 
-    def __init__(self, gone: Callable[[], Awaitable[None]], patience: float | None, *, at_once: bool) -> None:
-        self._gone_signal = gone
-        self._patience = patience
+    def __init__(
+        self,
+        seconds: float | None,
+        reason: Reason,
+        gone: Callable[[], Awaitable[None]] | None = None,
+        *,
+        at_once: bool = False,
+    ) -> None:
+        self._patience = seconds
+        self._reason = reason
+        self._leaves = gone
         self._delay = 0.0 if at_once else _WATCH_AFTER
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -78,6 +69,7 @@ class Watch:
         self._patience = None
 
     def __enter__(self) -> Self:
+        # Asked for once: up to Python 3.11 it is a system call each time.
         loop = asyncio.get_running_loop()
         self._task = asyncio.current_task(loop)
         self._since = loop.time()
@@ -94,12 +86,13 @@ class Watch:
             # Only our own request to stop is swallowed; a shutdown that came at the same time still counts.
             if self._task.uncancel() == 0:
                 if self._expired:
-                    raise UpstreamError(Reason.UPSTREAM_TIMEOUT) from None
+                    raise (Refused if self._leaves is None else UpstreamError)(self._reason) from None
                 return True
         return False
 
     def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._watcher = loop.create_task(self._wait())
+        if self._leaves is not None:
+            self._watcher = loop.create_task(self._wait(self._leaves))
         self._tick(loop)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -115,8 +108,8 @@ class Watch:
         assert self._task is not None
         self._task.cancel()
 
-    async def _wait(self) -> None:
-        await self._gone_signal()
+    async def _wait(self, gone: Callable[[], Awaitable[None]]) -> None:
+        await gone()
         self.gone = True
         assert self._task is not None
         self._task.cancel()
@@ -159,8 +152,10 @@ class Exchange:
         "peer",
         "query",
         "raw_path",
+        "repeats",
         "scheme",
         "server",
+        "session",
         "spent",
         "started",
         "status",
@@ -178,6 +173,10 @@ class Exchange:
         self.scheme: str = scope.get("scheme", "http")
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.fields: dict[bytes, bytes] = dict(self.headers)
+        # Whether some header appears more than once.
+        self.repeats = len(self.fields) != len(self.headers)
+        # The session that the client names; empty without one.
+        self.session = self.fields.get(b"mcp-session-id", b"").decode("latin-1")
         client = scope.get("client")
         self.peer: str | None = client[0] if client else None
         # The address and port of ours that it came to, where that is known.
@@ -210,11 +209,6 @@ class Exchange:
         """Whose a session is that this request opens: a verified agent's is nobody else's. Empty for the unnamed."""
         return "" if self.caller is None else self.caller.id
 
-    @property
-    def repeats(self) -> bool:
-        """Whether some header appears more than once."""
-        return len(self.fields) != len(self.headers)
-
     def refuse_repeated(self) -> None:
         """Raise where a header that has to be single is not."""
         if self.repeats:
@@ -229,25 +223,18 @@ class Exchange:
         if length is not None and (not length.isdigit() or int(length) > limit):
             raise Refused(Reason.MESSAGE_TOO_LARGE, f"the body is announced larger than {limit} bytes")
         with Deadline(seconds, Reason.BODY_TIMEOUT):
-            event = await self._receive()
-            if not event.get("more_body"):
-                return self._chunk(event)
-            parts = [self._chunk(event)]
-            size = len(parts[0])
-            while event.get("more_body"):
+            parts: list[bytes] = []
+            size, more = 0, True
+            while more:
                 event = await self._receive()
-                parts.append(self._chunk(event))
+                if event["type"] == "http.disconnect":
+                    raise ClientGone
+                parts.append(event.get("body", b""))
+                more = event.get("more_body", False)
                 size += len(parts[-1])
                 if size > limit:
                     raise Refused(Reason.MESSAGE_TOO_LARGE, f"the body is larger than {limit} bytes")
-        return b"".join(parts)
-
-    @staticmethod
-    def _chunk(event: AsgiMessage) -> bytes:
-        if event["type"] == "http.disconnect":
-            raise ClientGone
-        body: bytes = event.get("body", b"")
-        return body
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def respond(self, status: int, body: bytes = b"", headers: list[tuple[bytes, bytes]] | None = None) -> None:
         """A whole answer at once; on a parked stream, its last event."""
@@ -255,7 +242,8 @@ class Exchange:
             await self.end(encode_event(one_line(body)[:-1]) if body.strip() else b"")
             return
         head = [] if headers is None else headers
-        self._greet(head)
+        if self.greeted is not None:
+            self._greet(self.greeted, head)
         head += self.answering
         if body or status not in (202, 204, 304):
             head.append((b"content-length", b"%d" % len(body)))
@@ -278,17 +266,18 @@ class Exchange:
         if self.parked:
             self.parked = False
             return
-        self._greet(headers)
+        if self.greeted is not None:
+            self._greet(self.greeted, headers)
         headers += self.answering
         self.started = self.streaming = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
-    def _greet(self, headers: list[tuple[bytes, bytes]]) -> None:
-        if self.greeted is not None:
-            for name, value in headers:
-                if name == b"mcp-session-id":
-                    self.greeted(value.decode("latin-1"))
+    @staticmethod
+    def _greet(greeted: Callable[[str], None], headers: list[tuple[bytes, bytes]]) -> None:
+        for name, value in headers:
+            if name == b"mcp-session-id":
+                greeted(value.decode("latin-1"))
 
     async def park(self) -> None:
         """Open the stream before there is an answer: what follows may take long."""
@@ -313,10 +302,6 @@ class Exchange:
     async def end(self, chunk: bytes = b"") -> None:
         self.streaming = self.parked = False
         await self._send({"type": "http.response.body", "body": chunk})
-
-    def watch(self, patience: float | None = None, *, at_once: bool = False) -> Watch:
-        """Cancel the running task when the client goes away or the patience is at its end; see Watch."""
-        return Watch(self.client_gone, patience, at_once=at_once)
 
     async def client_gone(self) -> None:
         """Wait until the client has closed the connection."""
@@ -457,9 +442,14 @@ def host_of(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def check_media_type(exchange: Exchange) -> None:
-    """A body the gate cannot read as plain UTF-8 JSON could be another call to whoever can read it."""
+def check_head(exchange: Exchange) -> None:
+    """A body the gate cannot read as plain UTF-8 JSON could be another call to whoever can read it.
+
+    `Connection` may name headers that end here (RFC 9110 §7.6.1): not those that the request was judged by.
+    """
     fields = exchange.fields
+    if fields.get(b"connection") not in (None, b"keep-alive", b"close"):
+        _check_nominated(exchange)
     if fields.get(b"content-encoding", b"identity").strip().lower() not in (b"", b"identity"):
         raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "a compressed body cannot be checked")
     seen = fields.get(b"content-type")
@@ -476,11 +466,7 @@ def check_media_type(exchange: Exchange) -> None:
             raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE, "the body has to be UTF-8")
 
 
-def check_nominated(exchange: Exchange) -> None:
-    """`Connection` may name headers that end here (RFC 9110 §7.6.1): not those that the request was judged by."""
-    connection = exchange.fields.get(b"connection")
-    if connection in (None, b"keep-alive", b"close"):
-        return
+def _check_nominated(exchange: Exchange) -> None:
     for name, value in exchange.headers:
         if name == b"connection" and any(_judged(token.strip()) for token in value.lower().split(b",")):
             raise Refused(Reason.INVALID_REQUEST, "Connection names a header that has to reach the server")
@@ -497,27 +483,20 @@ NAME_PARAMETER: Final[Mapping[str, str]] = {"tools/call": "name", "prompts/get":
 class Routing:
     """The modern era's routing headers of one request, duplicates noticed."""
 
-    __slots__ = ("duplicate", "method", "name", "version")
+    __slots__ = ("duplicate", "method", "modern", "name", "version")
 
     def __init__(self, exchange: Exchange) -> None:
-        fields = exchange.fields
-        self.version = _text(fields.get(b"mcp-protocol-version"))
-        self.method = _text(fields.get(b"mcp-method"))
-        self.name = _text(fields.get(b"mcp-name"))
+        # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
+        self.version, self.method, self.name = [
+            None if (value := exchange.fields.get(name)) is None else value.decode("latin-1").strip()
+            for name in _ROUTING
+        ]
+        # Era by header alone: no header or a handshake version means sessions, everything else is stateless.
+        self.modern = self.version is not None and self.version not in HANDSHAKE_VERSIONS
         self.duplicate: str | None = None
         if exchange.repeats:
             names = [name for name, _ in exchange.headers if name in _ROUTING]
             self.duplicate = next((name.decode() for name in _ROUTING if names.count(name) > 1), None)
-
-    @property
-    def modern(self) -> bool:
-        """Era by header alone: no header or a handshake version means sessions, everything else is stateless."""
-        return self.version is not None and self.version not in HANDSHAKE_VERSIONS
-
-
-def _text(value: bytes | None) -> str | None:
-    # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
-    return None if value is None else value.decode("latin-1").strip()
 
 
 def check_routing(message: Message | Batch, routing: Routing, *, complete: bool) -> None:
@@ -536,16 +515,17 @@ def check_routing(message: Message | Batch, routing: Routing, *, complete: bool)
     if routing.method is not None and routing.method != message.method:
         raise _mismatch("Mcp-Method differs from the body's method")
     expected = _named(message)
-    if routing.name is not None and expected is not None and decode_value(routing.name) != expected:
+    # Only a wrapped value stands for another text than its own.
+    name = decode_value(routing.name) if routing.name is not None and routing.name[:2] == "=?" else routing.name
+    if routing.name is not None and expected is not None and name != expected:
         raise _mismatch("Mcp-Name differs from what the body names")
     if routing.modern and message.kind is MessageKind.REQUEST:
-        _check_envelope(message, routing, complete=complete)
+        _check_envelope(message, routing, expected, complete=complete)
 
 
-def _check_envelope(message: Message, routing: Routing, *, complete: bool) -> None:
-    meta = message.meta
-    version = meta.get(VERSION_META)
-    if version is None or CAPABILITIES_META not in meta:
+def _check_envelope(message: Message, routing: Routing, expected: str | None, *, complete: bool) -> None:
+    version = message.meta.get(VERSION_META)
+    if version is None or CAPABILITIES_META not in message.meta:
         # The modern envelope is missing from the body: not a mismatch, and a server that sees it says so itself.
         if complete:
             raise MessageError(Reason.INVALID_PARAMS, f"params._meta lacks {VERSION_META} or {CAPABILITIES_META}")
@@ -554,7 +534,7 @@ def _check_envelope(message: Message, routing: Routing, *, complete: bool) -> No
         raise _mismatch("MCP-Protocol-Version differs from the body's protocol version")
     if routing.method is None:
         raise _mismatch("the header Mcp-Method is missing")
-    if routing.name is None and _named(message) is not None:
+    if routing.name is None and expected is not None:
         raise _mismatch("the header Mcp-Name is missing")
 
 
@@ -633,7 +613,8 @@ def check_parameters(parameters: Parameters, arguments: object, exchange: Exchan
         key = name.lower().encode()
         if exchange.repeats and sum(header == key for header, _ in exchange.headers) > 1:
             raise _mismatch(f"the header {name} appears more than once")
-        value, given = _at(arguments, path), _text(exchange.fields.get(key))
+        value, raw = _at(arguments, path), exchange.fields.get(key)
+        given = None if raw is None else raw.decode("latin-1").strip()
         if given is None:
             if _repeatable(value):
                 raise _mismatch(f"the header {name} is missing")
@@ -773,9 +754,14 @@ class RequestHeaderFilter:
 
 def forward_down(headers: RawHeaders) -> list[tuple[bytes, bytes]]:
     """The headers of an answer to the client."""
-    down = [(low, value) for name, value in headers if (low := name.lower()) not in _NOT_DOWN]
-    named = _named_by_connection(headers)
-    return [pair for pair in down if pair[0] not in named] if named else down
+    down: list[tuple[bytes, bytes]] = []
+    drop: AbstractSet[bytes] = _NOT_DOWN
+    for name, value in headers:
+        if (low := name.lower()) not in drop:
+            down.append((low, value))
+        elif low == b"connection" and value not in _PLAIN_CONNECTION:
+            drop = drop | _named_by_connection(((low, value),))
+    return down if drop is _NOT_DOWN else [pair for pair in down if pair[0] not in drop]
 
 
 def _named_by_connection(headers: RawHeaders) -> set[bytes]:

@@ -11,7 +11,7 @@ from callgate.config import ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.dispatcher import Admitted, AsyncTransform, InFlight, refuse_all
-from callgate.transport.http.exchange import Exchange, RequestHeaderFilter, Watch, forward_down, onto
+from callgate.transport.http.exchange import Deadline, Exchange, RequestHeaderFilter, forward_down, onto
 from callgate.transport.sse import Event, encode_event, passed_on, replace_data
 from callgate.transport.upstream.http_client import HttpAnswer, HttpClient, is_stream
 
@@ -74,22 +74,20 @@ class Owned:
 
     def check(self, exchange: Exchange) -> None:
         """Refused for whoever names a session that others were given, as if there were none of that name."""
-        session = _session_of(exchange)
-        owners = self._owners.get(session)
+        owners = self._owners.get(exchange.session)
         if owners is None:
             return
         if exchange.owner not in owners:
             raise Refused(Reason.SESSION_UNKNOWN)
-        self._sessions[exchange.owner].move_to_end(session)
+        self._sessions[exchange.owner].move_to_end(exchange.session)
         self._sessions.move_to_end(exchange.owner)
 
-    def opened(self, exchange: Exchange, answer: HttpAnswer) -> None:
+    def opened(self, exchange: Exchange, given: bytes) -> None:
         """A session that the answer names and the request did not begins here, and is the asking agent's.
 
         A server that gives one to several means it. One that repeats the id of each request gives nothing.
         """
-        given = answer.fields.get(b"mcp-session-id") if exchange.owner else None
-        if given is None or _session_of(exchange):
+        if not exchange.owner or exchange.session:
             return
         session = given.decode("latin-1")
         self._owners.setdefault(session, set()).add(exchange.owner)
@@ -135,7 +133,7 @@ class HttpUpstream:
         """Forward a message and stream its answer back; the calls in it are finished here."""
         settled = False
         try:
-            with exchange.watch(self._client.patience) as watch:
+            with Deadline(self._client.patience, Reason.UPSTREAM_TIMEOUT, exchange.client_gone) as watch:
                 answer = await self._open(b"POST", exchange, entry.message.raw)
                 try:
                     await self._answer(exchange, entry, answer, watch)
@@ -153,8 +151,8 @@ class HttpUpstream:
 
     async def get(self, exchange: Exchange) -> None:
         """Forward a stream of the server's own messages, resumed where the client says."""
-        session = _session_of(exchange)
-        with exchange.watch(self._client.patience, at_once=True) as watch:
+        session = exchange.session
+        with Deadline(self._client.patience, Reason.UPSTREAM_TIMEOUT, exchange.client_gone, at_once=True) as watch:
             answer = await self._open(b"GET", exchange, None)
             try:
                 if not is_stream(answer):
@@ -179,7 +177,7 @@ class HttpUpstream:
                 answer.close()
 
     async def delete(self, exchange: Exchange) -> None:
-        with exchange.watch(self._client.patience):
+        with Deadline(self._client.patience, Reason.UPSTREAM_TIMEOUT, exchange.client_gone):
             answer = await self._open(b"DELETE", exchange, None)
             try:
                 await self._plain(exchange, answer)
@@ -196,7 +194,7 @@ class HttpUpstream:
         try:
             if not is_stream(answer):
                 body = await self._client.read(answer)
-                if answer.status == 404 and peek(body) is None and _session_of(exchange):
+                if answer.status == 404 and peek(body) is None and exchange.session:
                     # 2025-11-25, sessions: the client has to learn that it needs a new one.
                     raise UpstreamError(Reason.SESSION_UNKNOWN)
                 return body
@@ -238,10 +236,11 @@ class HttpUpstream:
     async def _open(self, method: bytes, exchange: Exchange, body: bytes | None) -> HttpAnswer:
         self._owned.check(exchange)
         answer = await self._client.open(method, body, self._upward.headers(exchange))
-        self._owned.opened(exchange, answer)
+        if (given := answer.fields.get(b"mcp-session-id")) is not None:
+            self._owned.opened(exchange, given)
         return answer
 
-    async def _answer(self, exchange: Exchange, entry: Admitted, answer: HttpAnswer, watch: Watch) -> None:
+    async def _answer(self, exchange: Exchange, entry: Admitted, answer: HttpAnswer, watch: Deadline) -> None:
         if is_stream(answer):
             watch.patient()
             await self._stream(exchange, entry, answer)
@@ -251,7 +250,7 @@ class HttpUpstream:
             for flight in entry.calls:
                 if not flight.replied(body):
                     flight.finish("refused_upstream", code=answer.status, reply=body)
-        elif _wants_reply(entry):
+        else:
             self._settle(entry, body)
         # Whatever was asked, and whatever the status: what a client could take for a message is looked at.
         body = await entry.passing(body) if body else body
@@ -261,11 +260,19 @@ class HttpUpstream:
 
     def _settle(self, entry: Admitted, body: bytes) -> None:
         """Match a JSON answer with what was asked; what does not fit is not passed on as an answer."""
-        replies = (parts(body) or []) if isinstance(entry.message, Batch) else [body]
+        asked = entry.message
+        if isinstance(asked, Message):
+            if asked.kind is not MessageKind.REQUEST:
+                return
+            replies = [body]
+        elif any(message.kind is MessageKind.REQUEST for message in asked.messages):
+            replies = parts(body) or []
+        else:
+            return
         for flight in entry.calls:
             if not any(flight.replied(reply) for reply in replies):
                 raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
-        if not entry.calls and not _fits(entry.message, replies[0] if replies else b""):
+        if not entry.calls and not _fits(asked, replies[0] if replies else b""):
             raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
 
     async def _stream(self, exchange: Exchange, entry: Admitted, answer: HttpAnswer) -> None:
@@ -285,7 +292,7 @@ class HttpUpstream:
                 await exchange.write(await self._passing(event, entry.passing))
         except UpstreamError as error:
             failure = error
-        session = _session_of(exchange)
+        session = exchange.session
         failure = failure or UpstreamError(Reason.UPSTREAM_CLOSED)
         if waiting and resumable and session and failure.reason is Reason.UPSTREAM_CLOSED:
             # On purpose or not, the client polls on with Last-Event-ID (2025-11-25, Streamable HTTP).
@@ -322,20 +329,9 @@ def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:
     return refuse_all(asked, failure) or b""
 
 
-def _wants_reply(entry: Admitted) -> bool:
-    asked = entry.message
-    if isinstance(asked, Message):
-        return asked.kind is MessageKind.REQUEST
-    return any(message.kind is MessageKind.REQUEST for message in asked.messages)
-
-
 def _fits(asked: Message | Batch, reply: bytes) -> bool:
     """Whether this can be the answer; a server that could not read the request answers an error without an id."""
     seen = peek(reply)
     if seen is None or not isinstance(asked, Message):
         return seen is not None
     return seen.is_reply and (seen.id == asked.id or (seen.id is None and seen.outcome == "error"))
-
-
-def _session_of(exchange: Exchange) -> str:
-    return (exchange.fields.get(b"mcp-session-id", b"")).decode("latin-1")

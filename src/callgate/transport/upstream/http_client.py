@@ -37,40 +37,26 @@ class BrokenAnswer(Exception):
 class HttpAnswer:
     """The head of an answer, and its body as it arrives."""
 
-    __slots__ = ("_connection", "fields", "headers", "status")
+    __slots__ = ("close", "connection", "content_type", "fields", "headers", "status")
 
     def __init__(self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         self.headers = headers
         self.fields = dict(headers)
-        self._connection = connection
-
-    @property
-    def content_type(self) -> bytes:
-        return self.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        self.content_type = self.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        self.connection = connection
+        # Done with it: the connection goes back if the answer was read to its end, else it is closed.
+        self.close = connection.release
 
     @property
     def content_length(self) -> int | None:
         text = self.fields.get(b"content-length")
         return int(text) if text is not None and text.isdigit() else None
 
-    @property
-    def complete(self) -> bool:
-        """Whether all of the body has arrived."""
-        return self._connection.complete
-
-    def take(self) -> bytes:
-        """What has arrived and was not taken yet."""
-        return self._connection.take()
-
     async def chunks(self) -> AsyncIterator[bytes]:
         """The body, piece by piece, as it comes."""
-        while (chunk := await self._connection.chunk()) is not None:
+        while (chunk := await self.connection.chunk()) is not None:
             yield chunk
-
-    def close(self) -> None:
-        """Done with it: the connection goes back if the answer was read to its end, else it is closed."""
-        self._connection.release()
 
 
 class UpstreamConnection(asyncio.Protocol):
@@ -102,7 +88,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     async def exchange(self, head: bytes, body: bytes) -> HttpAnswer:
         """Send a request and wait for the head of its answer."""
-        if self._transport is None or not self.usable:
+        if self._transport is None or self._transport.is_closing() or self._error is not None:
             raise self._error or BrokenAnswer("the connection is closed")
         self._headers, self._answer, self.complete, self._head_bytes = [], None, False, 0
         self._busy = True
@@ -125,7 +111,8 @@ class UpstreamConnection(asyncio.Protocol):
         data = chunks.popleft() if len(chunks) == 1 else b"".join(chunks)
         chunks.clear()
         self._buffered = 0
-        self._resume()
+        if self._paused:
+            self._resume()
         return data
 
     async def chunk(self) -> bytes | None:
@@ -338,19 +325,33 @@ class HttpClient:
 
     async def open(self, method: bytes, body: bytes | None, headers: Headers) -> HttpAnswer:
         """Send a request and wait for the head of the answer."""
-        answer = await self._send(method, body, headers)
+        answer = None
+        while answer is None:
+            answer = await self._send(method, body, headers)
         if answer.status >= 300:
             _check_status(answer)
         if answer.fields.get(b"content-encoding", b"identity").lower() != b"identity":
             answer.close()
             raise UpstreamError(Reason.UPSTREAM_ENCODING)
-        if answer.status < 300 and (why := _unclear_type(answer)):
-            answer.close()
-            raise UpstreamError(Reason.UPSTREAM_GARBAGE, why)
+        # Nearly every answer has no header twice: then this is the only type, and it has no parameters.
+        if answer.fields.get(b"content-type") != _USUAL or len(answer.fields) != len(answer.headers):
+            why = _unclear_type(answer) if answer.status < 300 else ""
+            if why:
+                answer.close()
+                raise UpstreamError(Reason.UPSTREAM_GARBAGE, why)
         return answer
 
-    async def _send(self, method: bytes, body: bytes | None, headers: Headers) -> HttpAnswer:
-        connection = await self._connection()
+    async def _send(self, method: bytes, body: bytes | None, headers: Headers) -> HttpAnswer | None:
+        """The head of the answer; None where the request may be sent once more."""
+        try:
+            connection = await self._pool.take()
+        except TimeoutError:
+            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, "connecting to the server took too long") from None
+        except ssl.SSLError as error:
+            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, f"no secure connection: {error.reason}") from None
+        except OSError as error:
+            text = error.strerror or str(error)
+            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, f"cannot connect to the server: {text}") from None
         used = connection.idle_since > 0
         try:
             return await connection.exchange(self._head(method, body, headers), body or b"")
@@ -362,18 +363,7 @@ class HttpClient:
             if not used or method == b"POST":
                 raise UpstreamError(Reason.UPSTREAM_CLOSED) from None
         self._pool.drop_idle()
-        return await self._send(method, body, headers)
-
-    async def _connection(self) -> UpstreamConnection:
-        try:
-            return await self._pool.take()
-        except TimeoutError:
-            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, "connecting to the server took too long") from None
-        except ssl.SSLError as error:
-            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, f"no secure connection: {error.reason}") from None
-        except OSError as error:
-            text = error.strerror or str(error)
-            raise UpstreamError(Reason.UPSTREAM_UNREACHABLE, f"cannot connect to the server: {text}") from None
+        return None
 
     def _head(self, method: bytes, body: bytes | None, headers: Headers) -> bytes:
         lines = [method + self._start]
@@ -388,8 +378,8 @@ class HttpClient:
 
     async def read(self, answer: HttpAnswer) -> bytes:
         """The whole of an answer that is not a stream."""
-        if answer.complete:
-            body = answer.take()
+        if answer.connection.complete:
+            body = answer.connection.take()
             if len(body) > self._max:
                 raise UpstreamError(Reason.UPSTREAM_TOO_LARGE)
             return body
@@ -430,9 +420,6 @@ def _check_status(answer: HttpAnswer) -> None:
 
 def _unclear_type(answer: HttpAnswer) -> str:
     """Why a client could read an answer otherwise than we do: in another alphabet, or as another kind of thing."""
-    if answer.fields.get(b"content-type") == _USUAL and len(answer.fields) == len(answer.headers):
-        # Nearly every answer: no header twice, so this is the only type, and it has no parameters.
-        return ""
     types = [value for name, value in answer.headers if name.lower() == b"content-type"]
     if len(types) > 1 or (types and b"," in types[0]):
         return "the server gave its answer two content types"

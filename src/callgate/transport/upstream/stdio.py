@@ -24,10 +24,10 @@ from callgate.protocol import CHANGED
 from callgate.transport.http.exchange import (
     EVENT_STREAM,
     JSON,
+    Deadline,
     Exchange,
     Parameters,
     Routing,
-    Watch,
     check_parameters,
     parameter_map,
 )
@@ -184,7 +184,7 @@ class StdioUpstream:
         session.streams += 1
         try:
             hearing = contextlib.nullcontext() if exchange.hearing is None else exchange.hearing(session.keep)
-            with hearing, exchange.watch(at_once=True):
+            with hearing, Deadline(None, Reason.UPSTREAM_TIMEOUT, exchange.client_gone, at_once=True):
                 await session.listen(exchange, last_event_id)
         finally:
             session.streams -= 1
@@ -249,7 +249,7 @@ class StdioUpstream:
         async def ask(method: str, params: dict[str, Any]) -> bytes:
             return await self.ask(exchange, own_request(method, params, message.meta))
 
-        with exchange.watch(self._server.timeout_seconds):
+        with Deadline(self._server.timeout_seconds, Reason.UPSTREAM_TIMEOUT, exchange.client_gone):
             await ask_for_entries(ask)
         self._listed = True
         self._compare(exchange, message)
@@ -420,14 +420,14 @@ class StdioUpstream:
     ) -> bool:
         """Send, and answer with what comes back; True once the answer is a result."""
         if all(message.kind is not MessageKind.REQUEST for message in entry.messages):
-            with exchange.watch(self._server.timeout_seconds):
+            with Deadline(self._server.timeout_seconds, Reason.UPSTREAM_TIMEOUT, exchange.client_gone):
                 await link.send(entry)
                 await exchange.respond(202)
             return True
         box = link.open(entry)
         good = False
         try:
-            with exchange.watch(self._server.timeout_seconds) as watch:
+            with Deadline(self._server.timeout_seconds, Reason.UPSTREAM_TIMEOUT, exchange.client_gone) as watch:
                 await link.submit(box)
                 good = await self._deliver(exchange, box, headers, watch, modern=modern)
         finally:
@@ -435,7 +435,7 @@ class StdioUpstream:
         return good
 
     async def _deliver(
-        self, exchange: Exchange, box: Mailbox, headers: list[tuple[bytes, bytes]], watch: Watch, *, modern: bool
+        self, exchange: Exchange, box: Mailbox, headers: list[tuple[bytes, bytes]], watch: Deadline, *, modern: bool
     ) -> bool:
         first = await box.get()
         watch.patient()
