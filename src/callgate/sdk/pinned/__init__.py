@@ -33,7 +33,7 @@ from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Action, Pin, PinningSettings, ServerIdentity
 from callgate.pinning.review.views import Review, ToolView
 from callgate.pinning.service import Choice
-from callgate.sdk.connection import both_handlers, held_open, is_open, plain_copy
+from callgate.sdk.connection import held_open, is_open, plain_copy, when_list_changes
 from callgate.sdk.pinned.calls import GatedCalls, NamedServer, PinCheck, PinnedCall, PinRecorder
 from callgate.sdk.pinned.store import PinStore, ServerLease, open_pin_store
 from callgate.sdk.pinned.tool_list import ConnectionTools, listening_for_changes
@@ -89,7 +89,7 @@ class PinnedClient:
         self._tools = ConnectionTools(
             lambda: client.session, self._known.identify, self._settings, seconds=request_seconds
         )
-        client.message_handler = both_handlers(self._tools.heard, client.message_handler)
+        when_list_changes(client, self._tools.invalidate)
         self._open = contextlib.AsyncExitStack()
         self._opened: PinStore | None = None
 

@@ -42,7 +42,8 @@ from callgate.approval.base import Witness
 from callgate.errors import ConfigError
 from callgate.jsonrpc import Limits
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
-from callgate.sdk.server.handler import AnyParams, ApprovalHandler, Approver
+from callgate.sdk.connection import AnyModel
+from callgate.sdk.server.handler import ApprovalHandler, Approver
 from callgate.sdk.server.store import OpenedService, Place, SharedService, open_service
 from callgate.sdk.server.strict import StrictBodies, strict_stdio
 from callgate.sdk.server.tools import Context, GatedTools, ListedTools, Mark, RegisteredTools
@@ -196,7 +197,7 @@ class VerifiedApproval(Extension):
             ENROLL_FINISH: self._handler.finish,
             CHALLENGE_CREATE: self._handler.create,
         }
-        return [MethodBinding(name, AnyParams, handler) for name, handler in handlers.items()]
+        return [MethodBinding(name, AnyModel, handler) for name, handler in handlers.items()]
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: Context, call_next: CallNext
