@@ -36,7 +36,7 @@ from callgate.pinning.storage import PinRepository
 from callgate.sdk.connection import answer_requests
 from callgate.sdk.outcome import shorten
 from callgate.sdk.pinned.store import PinStore, ServerLease
-from callgate.sdk.pinned.tool_list import ConnectionTools, VerifiedTools
+from callgate.sdk.pinned.tool_list import ConnectionTools, Identify, VerifiedTools
 
 log = logging.getLogger("callgate.pinning")
 
@@ -271,19 +271,21 @@ class GatedCalls:
         return Call(number, at, wanted.tool, wanted.arguments, wanted.form, b"", wanted.meta, self._where)
 
 
-class NamedServer(msgspec.Struct, frozen=True):
-    """The server as the author names it."""
+class ResolvedServer(msgspec.Struct, frozen=True):
+    """A server as its author names it. `identify` may read a program from the disk: call it on a thread."""
 
-    name: str
-    group: str
+    identify: Identify
     target: str
+    transport: str
+    name: str = ""
+    group: str = ""
 
 
 class PinCheck:
     """The check that `Gate(pinning=…)` takes; the decisions are read before each answer, never remembered for it."""
 
     def __init__(
-        self, store: PinStore, tools: ConnectionTools, lease: ServerLease, recorder: PinRecorder, place: NamedServer
+        self, store: PinStore, tools: ConnectionTools, lease: ServerLease, recorder: PinRecorder, place: ResolvedServer
     ) -> None:
         self._store = store
         self._tools = tools

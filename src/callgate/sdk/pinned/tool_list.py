@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from mcp import Client, ClientSession, MCPError
@@ -30,9 +30,8 @@ from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity
 from callgate.sdk.connection import raw_pages
 from callgate.sdk.outcome import shorten
 
-if TYPE_CHECKING:
-    from callgate.sdk.pinned import Identify
-
+# From what a server says of itself to who it is.
+Identify: TypeAlias = Callable[[str], ServerIdentity]
 _READ_BYTES: Final = 64 * 1024 * 1024
 _TRIES: Final = 3
 log = logging.getLogger("callgate.pinning")
