@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from collections.abc import Iterable, Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -19,6 +20,14 @@ Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
 _NAMES: Final = ("agent", "name", "client")
 _MOST: Final = 1000
 _BEGINNING: Final = 120
+
+
+def who_can_answer(people: Sequence[User], passkeys: Iterable[Credential]) -> list[str]:
+    """Who may be asked where nobody is named: of several people, those who have a passkey and may approve. Where none
+    of them has, all."""
+    held = {one.user for one in passkeys}
+    able = [one.name for one in people if one.name in held and one.role != "viewer"]
+    return able or [one.name for one in people]
 
 
 class PersonRow(msgspec.Struct, frozen=True):

@@ -53,6 +53,14 @@ _DASHED: Final = re.compile(r"-[A-Za-z0-9_-]+")
 _WHOLE: Final = 16
 
 
+def file_to_write(path: Path | None) -> Path:
+    """The configuration file of a command, or where the user's own would be."""
+    from callgate.config import find
+    from callgate.local.place import own_config
+
+    return find(path) or Path(own_config())
+
+
 def configuration(path: Path | None, url: str | None) -> Config:
     """The configuration in force, with the store that the command line names."""
     config = load(path)

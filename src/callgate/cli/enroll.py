@@ -18,7 +18,7 @@ import typer
 from callgate.approval import Approvals, Credential
 from callgate.approval.overview import kind
 from callgate.approval.reach import choice, reach
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, file_to_write, operator, print_json, say
 from callgate.cli.gateway import ask_gateway, ensure_running, place_of
 from callgate.cli.links import console_url, enrolment_link, has_display, how_to_serve, open_page
 from callgate.cli.printing import moment, plain
@@ -103,7 +103,7 @@ def enroll(
             raise typer.Exit(130)
         people = len(opened.wait(opened.approvals.shelf.users()))
         served = "" if waits else how_to_serve(opened.config, config, store, url)
-        hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people))
+        hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people, config))
     for hint in filter(None, hints):
         say(hint)
 
@@ -227,12 +227,12 @@ def _without_gateway(config: Config) -> str:
     return "Or add --here to this command: it shows the page by itself." if local else ""
 
 
-def _who_is_asked(config: Config, people: int) -> str:
+def _who_is_asked(config: Config, people: int, path: Path | None) -> str:
     """With several people, somebody has to be named."""
     named = config.approval.user or any(server.approval.user for server in config.servers.values())
     if people < 2 or named:
         return ""
-    return f"{people} people are here now: write who is asked as `user` under [approval] in callgate.toml."
+    return f"{people} people are here now: write who is asked as `user` under [approval] in {file_to_write(path)}."
 
 
 # -- a page of its own -----------------------------------------------------------------------------------------

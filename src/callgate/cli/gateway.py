@@ -79,10 +79,18 @@ def stop(config: ConfigOption = None) -> None:
 
 def restart(config: ConfigOption = None) -> None:
     """End your gateway and start it anew, after an upgrade or where it does not answer."""
+    from callgate.config import load
+
     at = place_of(config)
+    if Path(at.config).exists():
+        # A mistake in it is said while the old gateway still runs.
+        load(Path(at.config))
+    served = True
+    with contextlib.suppress(ConfigError):
+        served = bool((ask_gateway(at, "status") or {}).get("servers"))
     ended = end(at)
     typer.echo(f"Your gateway runs. Console: {ensure_running(at)['address']}")
-    if ended:
+    if ended and served:
         typer.echo("Restart your clients: the servers that they had started ended with the old one.")
 
 

@@ -135,7 +135,7 @@ class NextSteps:
         steps = ["a passkey, with which you approve calls"] if missing.person else []
         if missing.tools:
             steps.append(f"the review of {count_text(missing.tools, 'tool')}")
-        unseen = " No agent sees a tool before." if missing.tools else ""
+        unseen = " Until then no agent sees them." if missing.tools else ""
         self._say(f"\nNext: {', then '.join(steps)}.{unseen} Ctrl-C leaves it for later.\n")
         if missing.person:
             self._enrol(missing.person, config)

@@ -44,7 +44,11 @@ class ServersPage:
         counts = (await self._tally.counts()).within(_DAY)
         found = await self._servers.get()
         return await self._context.show(
-            "servers", session, rows=[(one, *counts.of_server(one.name)) for one in found], path=self._gateway.path
+            "servers",
+            session,
+            rows=[(one, *counts.of_server(one.name)) for one in found],
+            wrapped=not self._gateway.config.servers,
+            path=self._gateway.path,
         )
 
     async def one(self, request: Request) -> Response:
@@ -74,7 +78,7 @@ class ServersPage:
 
     def _in_force(self, row: ServerRow) -> list[tuple[str, str, str]]:
         """What holds for this server: its name, its value, and the key that sets it."""
-        config, server = self._gateway.config, row.server
+        config, server = self._gateway.config, row.server or (ServerSection() if row.wrapped else None)
         if server is None:
             return []
         made: list[tuple[str, Any, str]] = [
@@ -105,12 +109,14 @@ def routes(context: ConsoleContext) -> list[Route]:
 
 
 class ServerRow(msgspec.Struct, frozen=True):
-    """One server: as configured (None: only met), every identity it was met under, and its newest failed calls."""
+    """One server: as configured (None: only met), every identity it was met under, and its newest failed calls.
+    `wrapped`: clients start it, and no configuration names it."""
 
     name: str
     server: ServerSection | None
     met: Sequence[ServerStatus] = ()
     failed: Sequence[CallEntry] = ()
+    wrapped: bool = False
 
     @property
     def status(self) -> ServerStatus | None:
@@ -145,7 +151,16 @@ async def list_servers(context: ConsoleContext, gateway: GatewayParts) -> list[S
         failed.setdefault(entry.decision.server, []).append(entry)
     names = [*configured, *sorted(name for name in met if name not in configured)]
     return [
-        ServerRow(name, configured.get(name), tuple(met.get(name, ())), tuple(failed.get(name, ()))) for name in names
+        ServerRow(
+            name,
+            configured.get(name),
+            tuple(met.get(name, ())),
+            tuple(failed.get(name, ())),
+            # A gateway for wrapped servers has none configured; in front of both, those are that are connected.
+            wrapped=name not in configured
+            and any(one.seen.target and (one.connected or not configured) for one in met[name]),
+        )
+        for name in names
     ]
 
 
