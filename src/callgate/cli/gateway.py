@@ -140,7 +140,7 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
 
 def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
     """Be the gateway until the end; False where another one is."""
-    from callgate.local.holding import Taken, holding
+    from callgate.local.holding import AlreadyRunning, holding
     from callgate.prompts.hook import SHARED
     from callgate.prompts.listener import listening
 
@@ -149,7 +149,7 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
         # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
         with holding(at), listening(SHARED) as prompts:
             _serve(at, path, idle, listens, prompts)
-    except Taken:
+    except AlreadyRunning:
         return False
     return True
 

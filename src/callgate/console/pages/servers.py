@@ -14,7 +14,7 @@ from callgate.audit.reading import CallEntry, Search, lost, search
 from callgate.audit.storage import Filter
 from callgate.config import ServerSection
 from callgate.console.cards import key_of
-from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.statistics import Recent, chart, hourly_counts, in_log, out_of_time, rows
 from callgate.errors import Reason, Refused
 from callgate.pinning.review.views import ServerStatus
@@ -30,12 +30,11 @@ _MOST: Final = 200
 _RECENT_MS: Final = 3_600_000
 
 
-class ServersPage:
+class ServersPage(GatewayPage):
     """Everybody who signs in may look; the configuration is changed where the gateway runs."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
+        super().__init__(context, gateway)
         self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
         self._tally = hourly_counts(gateway.store, context.now)
 
