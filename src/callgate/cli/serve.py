@@ -20,7 +20,7 @@ from callgate.approval.overview import who_can_answer
 from callgate.cli.common import file_to_write, operator
 from callgate.cli.links import console_url, enrolment_link
 from callgate.cli.printing import moment
-from callgate.cli.services import edit_approvals
+from callgate.cli.services import edit_services
 from callgate.config import Config, find, load
 from callgate.errors import ConfigError
 from callgate.local.place import LocalError, Place
@@ -141,7 +141,7 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
     name = first_name(config)
     ticket = None
     nobody = _NOBODY_APPROVES if config.approves else _NOBODY_REVIEWS
-    with edit_approvals(path, None, create=True) as opened:
+    with edit_services(path, None, create=True) as opened:
         first = not opened.wait(_has_people(opened.approvals, name))
         lacking = (
             opened.wait(_missing_approvers(opened.approvals, config, path, name if first else None))

@@ -23,7 +23,7 @@ from callgate.cli.agents.keys import directory, keygen
 from callgate.cli.agents.requests import sign, verify
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, TakesIds, as_typed, print_json, say
 from callgate.cli.printing import moment, plain, print_table
-from callgate.cli.services import OpenedAgents, open_agents
+from callgate.cli.services import OpenedStore, open_services
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def list_agents(
 ) -> None:
     """List the agents that are known here, and how each is recognised."""
     now = round(time.time() * 1000)
-    with open_agents(config, store) as opened:
-        rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if everything or is_live(one, now)]
+    with open_services(config, store, create=True) as opened:
+        rows = [one for one in opened.wait(everybody(opened.config, opened.agents)) if everything or is_live(one, now)]
         mode = opened.config.agents.in_force(opened.config.gateway.address)
         ways = ways_in(opened.config)
         hint = opened.command("agents", "add", "NAME", "--api-key")
@@ -81,15 +81,15 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show an agent with its keys and rules, or a directory as it is held; nothing is fetched."""
-    with open_agents(config, store) as opened:
+    with open_services(config, store, create=True) as opened:
         if "://" in agent:
             _show_directory(opened, agent, as_json=as_json)
         else:
             _show_agent(opened, agent, as_json=as_json)
 
 
-def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
-    rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if one.agent == agent]
+def _show_agent(opened: OpenedStore, agent: str, *, as_json: bool) -> None:
+    rows = [one for one in opened.wait(everybody(opened.config, opened.agents)) if one.agent == agent]
     entry = opened.config.agents.known.get(agent)
     if not rows and entry is None:
         advice = f"`{opened.command('agents', 'list')}` shows who is."
@@ -113,9 +113,9 @@ def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
         typer.echo("No rule is for it: it may call every tool.")
 
 
-def _show_directory(opened: OpenedAgents, url: str, *, as_json: bool) -> None:
+def _show_directory(opened: OpenedStore, url: str, *, as_json: bool) -> None:
     async def look() -> DirectoryShown:
-        async with directories(opened.config, opened.shelf) as found:
+        async with directories(opened.config, opened.agents) as found:
             return (await found.show(url))[0]
 
     held = opened.wait(look())
@@ -163,9 +163,9 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Tell whether an agent is let in and may call a tool, and why. For a key, its directory is looked up."""
-    with open_agents(config, store) as opened:
+    with open_services(config, store, create=True) as opened:
         answer = opened.wait(
-            forecast(opened.config, opened.shelf, opened.store, CallForecast(agent, server, tool), directory=directory)
+            forecast(opened.config, opened.agents, opened.store, CallForecast(agent, server, tool), directory=directory)
         )
     if as_json:
         print_json(msgspec.to_builtins(answer))
