@@ -16,7 +16,6 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
-    TakesIds,
     as_typed,
     operator,
     pick,
@@ -37,14 +36,6 @@ _MOST: Final = 1000
 _ARGUMENTS: Final = 40
 _LINES: Final = 60
 _LINE: Final = 600
-
-
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The calls that wait for a person.")
-    verbs.command("list")(list_approvals)
-    verbs.command("show", cls=TakesIds)(show)
-    verbs.command("refuse", cls=TakesIds)(refuse)
-    app.add_typer(verbs, name="approvals")
 
 
 def list_approvals(

@@ -38,10 +38,6 @@ _STAY_SECONDS: Final = 600.0
 _LINGER_SECONDS: Final = 2.0
 
 
-def register(app: typer.Typer) -> None:
-    app.command("enroll")(enroll)
-
-
 class IssuedTicket(msgspec.Struct, frozen=True):
     """A ticket, and whom it is for."""
 

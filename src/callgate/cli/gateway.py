@@ -36,13 +36,6 @@ ConfigOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("status")(status)
-    app.command("stop")(stop)
-    app.command("restart")(restart)
-    app.command("logs")(logs)
-
-
 def status(
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,

@@ -61,13 +61,6 @@ _BYTES: Final = 4 * 2**20
 _SHOWN: Final = 10
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="What tools do with data, and who said so.")
-    for verb in (show, report, starter):
-        verbs.command(verb.__name__)(verb)
-    app.add_typer(verbs, name="labels")
-
-
 def show(
     server: ServerArgument = None,
     tool: Annotated[

@@ -38,10 +38,6 @@ _NOBODY_REVIEWS: Final = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    app.command("serve")(serve)
-
-
 def serve(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", envvar="CALLGATE_CONFIG", help="Configuration file.")

@@ -53,14 +53,6 @@ HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="The handl
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded with your name.")]
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="What agents' sessions have taken in, and what they did with it.")
-    verbs.command("list")(list_sessions)
-    verbs.command("show")(show)
-    verbs.command("declassify")(declassify)
-    app.add_typer(verbs, name="session")
-
-
 def list_sessions(
     config: ConfigOption = None,
     store: StoreOption = None,
@@ -246,15 +238,6 @@ def _result(node: Node | None) -> Iterator[Line]:
         yield text_line(f"from {escaped(node.about)}", "dim", lead=_BESIDE)
     for warning in node.warnings:
         yield text_line(f"WARNING {escaped(warning)}", "bold red", lead=_BESIDE)
-
-
-def register_quarantine(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Results that are kept back until somebody has read them.")
-    verbs.command("list")(list_held)
-    verbs.command("show")(show_held)
-    verbs.command("release")(release)
-    verbs.command("drop")(drop)
-    app.add_typer(verbs, name="quarantine")
 
 
 def list_held(

@@ -15,7 +15,6 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
-    TakesIds,
     YesOption,
     as_typed,
     confirm,
@@ -35,15 +34,6 @@ NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The person's 
 IdArgument = Annotated[
     str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
 ]
-
-
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The people who approve calls.")
-    verbs.command("list")(list_users)
-    verbs.command("add")(add)
-    verbs.command("role")(role)
-    verbs.command("remove")(remove)
-    app.add_typer(verbs, name="users")
 
 
 def list_users(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
@@ -111,14 +101,6 @@ def remove(user: NameArgument, config: ConfigOption = None, store: StoreOption =
         confirm(f"Remove {user} with {passkeys} passkey{'' if passkeys == 1 else 's'}, for good?", yes=yes)
         opened.wait(opened.approvals.remove(user, by=operator()))
     typer.echo(f"{user} is removed; what was approved before stays on record.")
-
-
-def register_credentials(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The passkeys that approve calls.")
-    verbs.command("list")(list_credentials)
-    verbs.command("rename", cls=TakesIds)(rename)
-    verbs.command("revoke", cls=TakesIds)(revoke)
-    app.add_typer(verbs, name="credentials")
 
 
 def list_credentials(

@@ -18,32 +18,13 @@ from callgate.app.agent_registry import (
     rules_of,
     ways_in,
 )
-from callgate.cli.agents.change import add, refresh, remove
-from callgate.cli.agents.keys import directory, keygen
-from callgate.cli.agents.requests import sign, verify
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, TakesIds, as_typed, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, as_typed, print_json, say
 from callgate.cli.printing import moment, plain, print_table
 from callgate.cli.services import OpenedStore, open_services
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
     from callgate.agents.directories import DirectoryShown
-
-
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Who may call; and for agents: keys, directories, signatures.")
-    verbs.command("list")(list_agents)
-    verbs.command("show", cls=TakesIds)(show)
-    verbs.command("add")(add)
-    verbs.command("remove")(remove)
-    verbs.command("refresh")(refresh)
-    verbs.command("why", cls=TakesIds)(why)
-    theirs = "For an agent's own operator"
-    verbs.command("keygen", rich_help_panel=theirs)(keygen)
-    verbs.command("directory", rich_help_panel=theirs)(directory)
-    verbs.command("sign", rich_help_panel=theirs)(sign)
-    verbs.command("verify", rich_help_panel=theirs)(verify)
-    app.add_typer(verbs, name="agents")
 
 
 def list_agents(

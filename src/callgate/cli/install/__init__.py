@@ -105,10 +105,6 @@ PinOption = Annotated[
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("install")(install)
-
-
 def install(
     *,
     client: ClientOption = None,

@@ -53,10 +53,6 @@ ToOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("upgrade")(upgrade)
-
-
 def upgrade(
     *,
     server: Annotated[str, typer.Argument(metavar="SERVER", help="The server's name.")],

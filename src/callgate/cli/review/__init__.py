@@ -27,10 +27,6 @@ from callgate.cli.tools.show import tool_lines
 from callgate.pinning.review.views import Review, SetView
 
 
-def register(app: typer.Typer) -> None:
-    app.command("review")(review)
-
-
 def review(
     *,
     check: Annotated[

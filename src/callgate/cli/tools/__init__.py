@@ -11,7 +11,6 @@ import typer
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, fields_of, print_json, say
 from callgate.cli.printing import escaped, heading, moment, print_lines, print_table, short_hash, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, find_server, find_tool, open_pins
-from callgate.cli.tools import decide, servers
 from callgate.cli.tools.decide import effects_of
 from callgate.cli.tools.diff import DIGITS, compare_texts, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
@@ -38,17 +37,6 @@ class StateFilter(StrEnum):
     UNFIT = "unfit"
     GONE = "gone"
     ALL = "all"
-
-
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The tools that servers list, and who approved which of them.")
-    verbs.command("list")(list_tools)
-    verbs.command("show")(show)
-    verbs.command("diff")(diff)
-    decide.register(verbs)
-    verbs.command("history")(history)
-    servers.register(verbs)
-    app.add_typer(verbs, name="tools")
 
 
 def list_tools(

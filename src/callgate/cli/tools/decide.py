@@ -34,13 +34,6 @@ _LABEL: Final = "label"
 _FINDINGS: Final = 20
 
 
-def register(verbs: typer.Typer) -> None:
-    verbs.command("approve")(approve)
-    verbs.command("block")(block)
-    verbs.command("withdraw")(withdraw)
-    verbs.command("together")(together)
-
-
 def approve(
     *,
     server: Annotated[

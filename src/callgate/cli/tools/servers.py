@@ -32,12 +32,6 @@ if TYPE_CHECKING:
 _TWICE: Final = "duplicate:"
 
 
-def register(verbs: typer.Typer) -> None:
-    verbs.command("servers")(servers)
-    verbs.command("forget")(forget)
-    verbs.command("verify")(verify)
-
-
 def servers(
     *,
     odd: Annotated[
