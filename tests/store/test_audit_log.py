@@ -288,7 +288,7 @@ async def test_zero_days_keep_everything(url, tmp_path, clock):
 
 
 def test_a_crash_between_announcement_and_removal_is_no_tampering(log, clock, monkeypatch):
-    monkeypatch.setattr(retention, "BATCH", 7)
+    monkeypatch.setattr(retention, "PRUNE_BATCH", 7)
     fill(log, 20)
     log.catch_up()
     clock.now[0] += 400 * 86_400
