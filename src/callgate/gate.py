@@ -55,6 +55,8 @@ class Call(msgspec.Struct, frozen=True):
     raw: bytes
     meta: Mapping[str, Any]
     context: Context
+    # A caller that was verified, in words for people.
+    agent: Mapping[str, str] = {}
 
 
 class Pass(msgspec.Struct, frozen=True):
@@ -66,6 +68,8 @@ class Pass(msgspec.Struct, frozen=True):
 
     facts: Mapping[str, Any] = {}
     use: Any = None
+    # Whether nothing in the message is for the gateway, so that it need not be changed for this check.
+    untouched: bool = False
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -294,8 +298,3 @@ class Caller(msgspec.Struct, frozen=True):
     principal: str = ""
     # Whether somebody listed this agent; otherwise its key is all that names it.
     listed: bool = True
-
-    @property
-    def account(self) -> str:
-        """What its calls are counted under. Who makes up keys does not get a budget for each of them."""
-        return self.id if self.listed or not self.directory else self.directory

@@ -1,7 +1,7 @@
 """Spell a tool's name each time a little otherwise, as a careless server would not notice, and be counted anew."""
 
 from callgate.agents.limits import MemoryLimiter
-from callgate.app.agents import CallLimits
+from callgate.app.agents import call_limits
 from callgate.config import parse
 from support.registry import requirement
 from support.table import rows
@@ -19,7 +19,7 @@ SPELT = {
 
 
 def limits():
-    return CallLimits(parse(LIMITED, environ={}).agents, MemoryLimiter(clock=lambda: 0))
+    return call_limits(parse(LIMITED, environ={}).agents, MemoryLimiter(clock=lambda: 0))
 
 
 @requirement("WB-042")

@@ -11,12 +11,11 @@ import re
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from callgate.agents.model import ApiKey
-from callgate.agents.storage import AgentRepository
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
 
@@ -30,6 +29,14 @@ def shown_id(text: str) -> str:
     """The part of a key that may be shown, wherever in a text a key stands; empty where there is none."""
     found = _FORM.search(text)
     return "" if found is None else found["id"]
+
+
+class KeyShelf(Protocol):
+    """What keys need of the store; times are milliseconds."""
+
+    async def add_key(self, key: ApiKey) -> None: ...
+
+    async def key(self, key_id: str) -> ApiKey | None: ...
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -47,7 +54,7 @@ class ApiKeys:
 
     def __init__(
         self,
-        shelf: AgentRepository,
+        shelf: KeyShelf,
         clock: Callable[[], int],
         *,
         token: Callable[[int], bytes] = secrets.token_bytes,

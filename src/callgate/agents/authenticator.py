@@ -15,7 +15,7 @@ from callgate.agents.apikeys import PREFIX, ApiKeys
 from callgate.agents.directories import AgentDirectory, Directories, Sources
 from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
-from callgate.agents.limits import Acl, Limiter, ToolLimit
+from callgate.agents.limits import Acl, Limiter, ToolLimit, account_of
 from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
 from callgate.agents.proofs import attributed
 from callgate.agents.stage import AgentDecision, Headers, refusal
@@ -203,7 +203,7 @@ class Authenticator:
         if self._limiter is not None:
             # Each call of a batch counts, and a request that calls nothing counts once.
             for tool in tools or ("",):
-                allowance = await self._limiter.take(caller.account, self._acl.limits(caller.id, tool, server))
+                allowance = await self._limiter.take(account_of(caller), self._acl.limits(caller.id, tool, server))
                 headers = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
                 if not allowance.ok:
                     raise Limited(allowance.refusal(), headers)

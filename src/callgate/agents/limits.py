@@ -6,6 +6,7 @@ import math
 import re
 import time
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from fnmatch import translate
 from functools import lru_cache
@@ -19,6 +20,7 @@ from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.agents.storage import AgentRepository, BucketState, Take
 from callgate.canonical import parts_hash
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.gate import Caller
 
 # Of clocks that differ by more than this, one is wrong: what it wrote is not waited for.
 FAR_MS: Final = 3_600_000.0
@@ -46,7 +48,7 @@ def asked(takes: Sequence[Take]) -> Asked:
     """The same with short keys: names of buckets have any length."""
     for take in takes:
         demand(take)
-    return [(parts_hash(take.bucket), take) for take in takes]
+    return [(take.key or parts_hash(take.bucket), take) for take in takes]
 
 
 def weigh(full_at: float, take: Take, now: float) -> tuple[float, BucketState]:
@@ -132,6 +134,8 @@ class Limit(msgspec.Struct, frozen=True):
     # Without one, a minute's worth.
     burst: int | None = None
     of: str = ""
+    # How many of the calls of one request come under it.
+    calls: int = 1
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -158,12 +162,17 @@ class Limit(msgspec.Struct, frozen=True):
     def take(self, agent: str) -> Take:
         # A limit that was changed starts anew. Lengths keep one name from running into the next.
         bucket = f"{len(agent)}:{agent}{len(self.of)}:{self.of}{self.name}:{self.per_minute}:{self.most}"
-        return Take(bucket, self.per_minute / _MINUTE_MS, self.most)
+        return Take(bucket, self.per_minute / _MINUTE_MS, self.most, float(self.calls))
 
 
 def limit_of(policy: ToolPolicy, name: str, of: str = "") -> Limit | None:
     """The limit of a policy, if it has one."""
     return None if policy.per_minute is None else Limit(name, policy.per_minute, policy.burst, of)
+
+
+def account_of(caller: Caller) -> str:
+    """What a caller's calls are counted under. Who makes up keys does not get a budget for each of them."""
+    return caller.id if caller.listed or not caller.directory else caller.directory
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -202,7 +211,7 @@ class MemoryLimiter:
     async def take(self, agent: str, limits: Sequence[Limit]) -> Allowance:
         if not limits:
             return Allowance()
-        takes = asked([limit.take(agent) for limit in limits])
+        takes = [(take.key, take) for take in (_take(limit, agent) for limit in limits)]
         return allowance(limits, self._buckets.spend(takes, self._clock() * 1000))
 
 
@@ -216,35 +225,145 @@ class StoreLimiter:
     async def take(self, agent: str, limits: Sequence[Limit]) -> Allowance:
         if not limits:
             return Allowance()
-        takes = [limit.take(agent) for limit in limits]
+        takes = [_take(limit, agent) for limit in limits]
         return allowance(limits, await self._repository.spend_all(takes, int(self._clock() * 1000)))
+
+
+@lru_cache(4096)
+def _take(limit: Limit, agent: str) -> Take:
+    """The take of one agent under a limit, checked, with the key of its bucket. Agents come again and again."""
+    ((key, take),) = asked([limit.take(agent)])
+    return msgspec.structs.replace(take, key=key)
 
 
 def allowance(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Allowance:
     """What the buckets say, as an answer says it."""
-    pairs = list(zip(limits, budgets, strict=True))
-    over = [(limit.name, budget.wait_ms) for limit, budget in pairs if not budget.ok]
+    left: list[str] = []
+    over: dict[str, float] = {}
+    for limit, budget in zip(limits, budgets, strict=True):
+        if not budget.ok:
+            over[limit.name] = max(budget.wait_ms, over.get(limit.name, 0.0))
+        # A hair less than a whole token still buys a call.
+        whole = min(_policy(limit)[0], math.floor(budget.left + 0.001)) if budget.ok else 0
+        # `t` is the time in which no more than `r` can be used: until the next token is whole.
+        next_ms = (whole + 1 - budget.left) * _MINUTE_MS / limit.per_minute
+        left.append(f'"{limit.name}";r={whole};t={max(1, math.ceil(next_ms / 1000))}')
     headers = (
-        ("RateLimit-Policy", ", ".join(f'"{limit.name}";q={limit.most};w={limit.window}' for limit, _ in pairs)),
-        ("RateLimit", ", ".join(_left(limit, budget) for limit, budget in pairs)),
+        ("RateLimit-Policy", ", ".join([_policy(limit)[1] for limit in limits])),
+        ("RateLimit", ", ".join(left)),
     )
     if not over:
         return Allowance(headers=headers)
-    retry_after = max(1, math.ceil(max(wait for _, wait in over) / 1000))
+    retry_after = max(1, math.ceil(max(over.values()) / 1000))
     return Allowance(
         ok=False,
         retry_after=retry_after,
         headers=(("Retry-After", str(retry_after)), *headers),
-        over=tuple(dict.fromkeys(name for name, _ in over)),
+        over=tuple(over),
     )
 
 
-def _left(limit: Limit, budget: BucketState) -> str:
-    """`t` is the time in which no more than `r` can be used: until the next token is whole."""
-    # A hair less than a whole token still buys a call.
-    whole = min(limit.most, math.floor(budget.left + 0.001)) if budget.ok else 0
-    next_ms = (whole + 1 - budget.left) * _MINUTE_MS / limit.per_minute
-    return f'"{limit.name}";r={whole};t={max(1, math.ceil(next_ms / 1000))}'
+@lru_cache(1024)
+def _policy(limit: Limit) -> tuple[int, str]:
+    """How many calls at once, and what a header says of the limit."""
+    return limit.most, f'"{limit.name}";q={limit.most};w={limit.window}'
+
+
+class LimitRules(Protocol):
+    """What one entry of the configuration says of how often."""
+
+    @property
+    def per_minute(self) -> float | None: ...
+
+    @property
+    def burst(self) -> int | None: ...
+
+    @property
+    def per_tool(self) -> Mapping[str, float]: ...
+
+
+class AgentLimitRules(LimitRules, Protocol):
+    """That of an agent, with what is said of single servers."""
+
+    @property
+    def servers(self) -> Mapping[str, LimitRules]: ...
+
+
+class CallLimits:
+    """The limits as an operator wrote them. An agent with an entry of its own is counted by that entry.
+
+    Its own limit, that of one server and that of one tool each count by themselves: a call has to be within all.
+    """
+
+    def __init__(
+        self,
+        limiter: Limiter,
+        *,
+        known: Mapping[str, AgentLimitRules],
+        default: LimitRules | None,
+        servers: Mapping[str, LimitRules],
+    ) -> None:
+        self._limiter = limiter
+        self._entries = known
+        self._default = default
+        self._servers = servers
+        rules = [default, *servers.values(), *known.values()]
+        rules += [one for entry in known.values() for one in entry.servers.values()]
+        self.any = any(one is not None and (one.per_minute is not None or one.per_tool) for one in rules)
+        # What calls that were made before come under: agents call the same tools again and again.
+        self._met: dict[tuple[str, ...], tuple[Limit, ...]] = {}
+
+    async def take(self, agent: str, server: str, tools: Sequence[str]) -> Allowance:
+        """Count these calls, all of them or none."""
+        limits = self._met.get((agent, server, *tools)) or self._all(agent, server, tools)
+        if not limits:
+            return Allowance()
+        for limit in limits:
+            if limit.calls > 1 and (never := self._never(limits)) is not None:
+                return never
+        return await self._limiter.take(agent, limits)
+
+    def _all(self, agent: str, server: str, tools: Sequence[str]) -> tuple[Limit, ...]:
+        found = Counter(limit for tool in tools for limit in self._of(agent, server, tool))
+        limits = tuple([msgspec.structs.replace(one, calls=calls) for one, calls in found.items()])
+        if len(tools) == 1 and len(tools[0]) <= MAX_NAME:
+            if len(self._met) >= _POLICIES_MAX:
+                self._met.clear()
+            self._met[agent, server, *tools] = limits
+        return limits
+
+    @staticmethod
+    def _never(limits: Sequence[Limit]) -> Allowance | None:
+        """However long one waits: so many never pass at once."""
+        never = [one for one in limits if one.calls > one.most]
+        if not never:
+            return None
+        wait = max(one.window for one in never)
+        over = tuple(dict.fromkeys(one.name for one in never))
+        return Allowance(ok=False, retry_after=wait, headers=(("Retry-After", str(wait)),), over=over)
+
+    def _of(self, agent: str, server: str, tool: str) -> Iterator[Limit]:
+        entry = self._entries.get(agent)
+        if entry is not None:
+            yield from _limits(entry, "agent", "", server, tool)
+            narrower = entry.servers.get(server)
+        else:
+            if self._default is not None:
+                yield from _limits(self._default, "agent", "", server, tool)
+            narrower = self._servers.get(server)
+        if narrower is not None:
+            yield from _limits(narrower, "server", server, server, tool)
+
+
+def _limits(rules: LimitRules, name: str, of: str, server: str, tool: str) -> Iterator[Limit]:
+    if rules.per_minute is not None:
+        yield Limit(name, rules.per_minute, rules.burst, of)
+    for glob, per_minute in rules.per_tool.items():
+        if restricts(glob, tool):
+            # By tool, not by pattern: `get_*` lets each of these tools be called so often. As a careless server may
+            # read the name: nobody is to be counted anew for spelling it otherwise.
+            yield Limit("tool", per_minute, None, f"{server}/{folded(tool[:MAX_NAME])}")
+            break
 
 
 # A name longer than this is nobody's tool; matching globs against it would only cost time.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from callgate.agents.apikeys import PREFIX
-from callgate.agents.limits import Acl, Allowance, shown
+from callgate.agents.limits import Acl, Allowance, account_of, shown
 from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Call, Caller, Pass, Refuse, Verdict
@@ -132,8 +132,8 @@ def is_identity(name: bytes) -> bool:
 
 log = logging.getLogger("callgate.agents")
 
-# Told by which proof a request came, and why it was refused if it was.
-ReportProof: TypeAlias = Callable[[str, Reason | None], None]
+# Told by which proof a request came that was refused, and why it was.
+ReportProof: TypeAlias = Callable[[str, Reason], None]
 
 # Of no use to a server behind: they were for this gateway's name, and the body may yet be given labels.
 _SIGNED_SPENT: Final = frozenset({b"signature", b"signature-input", b"signature-agent", b"content-digest"})
@@ -162,6 +162,12 @@ class IncomingRequest(Protocol):
     spent: frozenset[bytes]
     identity: tuple[tuple[bytes, bytes], ...]
     answering: tuple[tuple[bytes, bytes], ...]
+
+
+class Count(Protocol):
+    """How many requests came with one kind of proof."""
+
+    value: float
 
 
 class CallBudget(Protocol):
@@ -213,6 +219,7 @@ class RequestAuthenticator:
         external: tuple[str, str] | None,
         names: Collection[str],
         seconds: float,
+        proved: Mapping[tuple[str, ...], Count],
         tell: ReportProof,
     ) -> None:
         self._open = is_open
@@ -228,6 +235,8 @@ class RequestAuthenticator:
         # The hosts that an operator says are this gateway, with the port where they said one.
         self._names = frozenset(name.lower() for name in names)
         self._seconds = seconds
+        # Requests by the kind of proof that they came with.
+        self._proved = proved
         self._tell = tell
 
     @cached_property
@@ -253,7 +262,7 @@ class RequestAuthenticator:
             self.precheck(exchange)
             # Of who is refused everything the gate refuses the calls, and this stage the rest.
             if not (self._limits.any if tools else self._acl.policy("", server).denied):
-                self._tell("none", None)
+                self._proved["none",].value += 1
                 return
         try:
             async with asyncio.timeout(self._seconds):
@@ -285,7 +294,7 @@ class RequestAuthenticator:
         exchange.caller = caller
         if caller is not None:
             exchange.identity = identity_headers(caller)
-        self._tell("none" if caller is None else caller.source, None)
+        self._proved["none" if caller is None else caller.source,].value += 1
         if denied is None:
             denied = not self._acl.permits("" if caller is None else caller.id, server, tools)
         if denied:
@@ -293,7 +302,7 @@ class RequestAuthenticator:
                 raise Refused(Reason.AGENT_DENIED)
             return  # the gate says so, and has it on record
         if tools and self._limits.any:
-            who = f"peer:{exchange.peer}" if caller is None else caller.account
+            who = f"peer:{exchange.peer}" if caller is None else account_of(caller)
             allowance = await self._limits.take(who, server, tools)
             exchange.answering = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
             exchange.barred = None if allowance.ok else allowance.refusal()

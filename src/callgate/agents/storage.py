@@ -46,6 +46,8 @@ class Take(msgspec.Struct, frozen=True):
     per_ms: float
     burst: float
     cost: float = 1.0
+    # The key of the bucket, where this was checked and the key was made before.
+    key: bytes = b""
 
 
 class BucketState(msgspec.Struct, frozen=True):
@@ -133,12 +135,12 @@ MEMORY_BYTES: Final = 32 * 1024 * 1024
 JWK_BYTES: Final = 16 * 1024
 CHARS: Final = 2048
 DIGEST_BYTES: Final = 64
-_LATEST: Final = 2**62
+LATEST: Final = 2**62
 
 
 def moment(at: int) -> int:
     """A time that every database can hold."""
-    return max(0, min(at, _LATEST))
+    return max(0, min(at, LATEST))
 
 
 def demand_key(key: ApiKey) -> None:

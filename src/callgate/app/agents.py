@@ -5,97 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from msgspec.structs import replace
-
 from callgate.agents.limits import (
-    MAX_NAME,
     Acl,
-    Allowance,
-    Limit,
+    CallLimits,
     Limiter,
     MemoryLimiter,
     StoreLimiter,
-    folded,
-    restricts,
 )
 from callgate.agents.model import AgentPolicy, ToolPolicy
-from callgate.agents.stage import AcceptedProofs, AgentCheck, ReportProof, RequestAuthenticator
-from callgate.agents.storage import Take
+from callgate.agents.stage import AcceptedProofs, AgentCheck, Count, ReportProof, RequestAuthenticator
 from callgate.config import AgentRules, AgentsSection, Config
 from callgate.config.rules import Address
-from callgate.errors import CallgateError, Reason
+from callgate.errors import CallgateError
 from callgate.gate import Check, no_objection
 from callgate.store import SqlAgents, Store
 
 if TYPE_CHECKING:
     from callgate.agents.proofs import Proofs
-
-_FREE: Final = Allowance()
-
-
-class _Calls(Limit, frozen=True):
-    """A limit that several calls of one request come under."""
-
-    calls: int = 1
-
-    def take(self, agent: str) -> Take:
-        return replace(super().take(agent), cost=float(self.calls))
-
-
-class CallLimits:
-    """The limits as an operator wrote them. An agent with an entry of its own is counted by that entry.
-
-    Its own limit, that of one server and that of one tool each count by themselves: a call has to be within all.
-    """
-
-    def __init__(self, agents: AgentsSection, limiter: Limiter) -> None:
-        self._agents = agents
-        self._limiter = limiter
-        self.any = any(rules.limits for rules in agents.rules())
-
-    async def take(self, agent: str, server: str, tools: Sequence[str]) -> Allowance:
-        """Count these calls, all of them or none."""
-        found = Counter(limit for tool in tools for limit in self._of(agent, server, tool))
-        if not found:
-            return _FREE
-        limits = [_Calls(one.name, one.per_minute, one.burst, one.of, calls) for one, calls in found.items()]
-        never = [one for one in limits if one.calls > one.most]
-        if never:
-            # However long one waits: so many never pass at once.
-            wait = max(one.window for one in never)
-            over = tuple(dict.fromkeys(one.name for one in never))
-            return Allowance(ok=False, retry_after=wait, headers=(("Retry-After", str(wait)),), over=over)
-        return await self._limiter.take(agent, limits)
-
-    def _of(self, agent: str, server: str, tool: str) -> Iterator[Limit]:
-        entry = self._agents.known.get(agent)
-        if entry is not None:
-            yield from _limits(entry, "agent", "", server, tool)
-            narrower = entry.servers.get(server)
-        else:
-            if self._agents.default is not None:
-                yield from _limits(self._agents.default, "agent", "", server, tool)
-            narrower = self._agents.servers.get(server)
-        if narrower is not None:
-            yield from _limits(narrower, "server", server, server, tool)
-
-
-def _limits(rules: AgentRules, name: str, of: str, server: str, tool: str) -> Iterator[Limit]:
-    if rules.per_minute is not None:
-        yield Limit(name, rules.per_minute, rules.burst, of)
-    for glob, per_minute in rules.per_tool.items():
-        if restricts(glob, tool):
-            # By tool, not by pattern: `get_*` lets each of these tools be called so often. As a careless server may
-            # read the name: nobody is to be counted anew for spelling it otherwise.
-            yield Limit("tool", per_minute, None, f"{server}/{folded(tool[:MAX_NAME])}")
-            break
-
 
 log = logging.getLogger("callgate.agents")
 
@@ -142,6 +73,7 @@ class AgentWiring:
         *,
         is_open: AcceptedProofs,
         limiter: Limiter,
+        proved: Mapping[tuple[str, ...], Count],
         tell: ReportProof,
     ) -> None:
         agents = config.agents
@@ -155,10 +87,11 @@ class AgentWiring:
             is_open,
             lambda: self.ways,
             acl=make_acl(agents),
-            limits=CallLimits(agents, limiter),
+            limits=call_limits(agents, limiter),
             external=_external(agents.external_url),
             names=config.gateway.allowed_hosts,
             seconds=max(config.limits.check_seconds, _FETCH_SECONDS),
+            proved=proved,
             tell=tell,
         )
         # What is published at well-known paths.
@@ -182,13 +115,14 @@ class AgentWiring:
 class AgentRuntime:
     """Made once for a process. Nonces, budgets and fetched directories stay when the configuration changes."""
 
-    def __init__(self, store: Store, tell: ReportProof) -> None:
+    def __init__(self, store: Store, proved: Mapping[tuple[str, ...], Count], tell: ReportProof) -> None:
         self.shelf = SqlAgents(store)
+        self._proved = proved
         self._tell = tell
         self._alone: Limiter = MemoryLimiter()
         self._together: Limiter = StoreLimiter(self.shelf)
         self._made: tuple[Config, AgentWiring] | None = None
-        self._used = False
+        self._pruned_at = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
 
     def furnish(self, config: Config, address: Address) -> AgentWiring | None:
@@ -201,7 +135,15 @@ class AgentRuntime:
             limiter = self._together if config.agents.shared_limits else self._alone
             self._made = (
                 config,
-                AgentWiring(config, address, self.shelf, is_open=is_open, limiter=limiter, tell=self._told),
+                AgentWiring(
+                    config,
+                    address,
+                    self.shelf,
+                    is_open=is_open,
+                    limiter=limiter,
+                    proved=self._proved,
+                    tell=self._tell,
+                ),
             )
         if old is not None and (self._made is None or self._made[1] is not old[1]):
             self._later(old[1].close())
@@ -222,17 +164,15 @@ class AgentRuntime:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _told(self, source: str, reason: Reason | None) -> None:
-        self._used = self._used or source != "none"
-        self._tell(source, reason)
-
     async def _prune(self) -> None:
         """Drop nonces and budgets whose time is over, where there can be any."""
         while True:
             await asyncio.sleep(_PRUNE_SECONDS)
-            if not self._used:
+            # Somebody has proved something since the last time.
+            proved = sum(count.value for source, count in list(self._proved.items()) if source != ("none",))
+            if proved == self._pruned_at:
                 continue
-            self._used = False
+            self._pruned_at = proved
             try:
                 await self.shelf.prune(round(time.time() * 1000))
             except CallgateError as error:
@@ -248,6 +188,11 @@ def _external(url: str | None) -> tuple[str, str] | None:
         return None
     parts = urlsplit(url)
     return parts.scheme, parts.netloc
+
+
+def call_limits(agents: AgentsSection, limiter: Limiter) -> CallLimits:
+    """How often callers may call, by a configuration."""
+    return CallLimits(limiter, known=agents.known, default=agents.default, servers=agents.servers)
 
 
 def make_acl(agents: AgentsSection) -> Acl:

@@ -37,8 +37,11 @@ class AuditRecorder:
         """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
         record = decision_record(call, decision, self.arguments, self.gateway, agent_of)
         try:
-            if uses := decision.uses:
-                await self._use(uses, record)
+            # Nearly always nothing is used up.
+            if decision.refused is None and any(
+                getattr(answer.verdict, "use", None) is not None for answer in decision.answers
+            ):
+                await self._use(decision.uses, record)
             else:
                 await self._audit.decided(record)
         except Spent:
@@ -57,8 +60,8 @@ class AuditRecorder:
         refused = decision.refused
         server = call.context.server
         verdict, reason = ("pass", NO_REASON) if refused is None else ("refuse", refused.reason.value)
-        self._metrics.calls.at(server, verdict, reason).inc()
-        self._metrics.gate_seconds.at().observe(seconds)
+        self._metrics.calls.series[server, verdict, reason].value += 1
+        self._metrics.gate_seconds.series[()].observe(seconds)
         if refused is not None:
             fields = {"call": call.id, "server": server, "tool": call.tool, "reason": refused.reason.value}
             log.warning("call refused", extra={"fields": fields})
@@ -66,7 +69,7 @@ class AuditRecorder:
             log.debug("call allowed", extra={"fields": {"call": call.id, "server": server, "tool": call.tool}})
 
     def completed(self, call: Call, outcome: CallOutcome) -> None:
-        self._metrics.call_seconds.at(call.context.server).observe(outcome.ms / 1000)
+        self._metrics.call_seconds.series[call.context.server,].observe(outcome.ms / 1000)
         # The call has happened and its decision is on record; an outcome that is missing shows as unknown.
         self._audit.completed(
             OutcomeRecord(

@@ -27,7 +27,7 @@ from callgate.pinning.identity import ServerRef
 from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Dispatcher
 from callgate.store import KillSwitch, Store
-from callgate.telemetry.metrics import Metrics
+from callgate.telemetry.metrics import Counter, Metrics
 from callgate.telemetry.spans import Tracer, tracer
 from callgate.transport.http.app import Site, Upstream
 from callgate.transport.upstream.http import HttpUpstream
@@ -61,7 +61,8 @@ class Runtime:
         self.trust: TrustRuntime | None = None
         # Where this process listens, for as long as it runs, whatever a new configuration says.
         self._address = config.gateway.address
-        self.agents = AgentRuntime(store, self._met)
+        self.metrics = Metrics(config.servers)
+        self.agents = AgentRuntime(store, self.metrics.agent_requests.series, self._refused_caller)
         self._starting: asyncio.Task[None] | None = None
         self._trusting: asyncio.Task[None] | None = None
         # What to type to review tools: for the operator's log, and for callers.
@@ -76,7 +77,6 @@ class Runtime:
         self.store = store
         self.audit = audit
         self.spans = spans
-        self.metrics = Metrics(config.servers)
         self.switch = KillSwitch(store, config.policy.block_all)
         self.notices = Notifications()
         self.switch.turned = self.notices.switch_turned
@@ -213,11 +213,8 @@ class Runtime:
         if self.trust is not None:
             await self.trust.stop()
 
-    def _met(self, source: str, reason: Reason | None) -> None:
-        if reason is None:
-            self.metrics.agent_requests.at(source).inc()
-        else:
-            self.metrics.agent_refusals.at(reason.value).inc()
+    def _refused_caller(self, _source: str, reason: Reason) -> None:
+        self.metrics.agent_refusals.at(reason.value).inc()
 
     def _trust_alert(self, server: str, what: str, _detail: dict[str, Any]) -> None:
         self.metrics.trust_alerts.at(server, what).inc()
@@ -377,8 +374,10 @@ class Runtime:
             self.metrics.sessions.at(name, "http").set(count)
         return self.metrics.render()
 
-    def request(self, method: str, status: int) -> None:
-        self.metrics.http_requests.at(method, str(status)).inc()
+    @property
+    def requests(self) -> Mapping[tuple[str, ...], Counter]:
+        """How many HTTP requests were answered, by method and status."""
+        return self.metrics.http_requests.series
 
     def failure(self, server: str, reason: Reason) -> None:
         self.metrics.upstream_errors.at(server, reason.value).inc()

@@ -9,7 +9,7 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from callgate.errors import Refused
-from callgate.gate import Call, Context
+from callgate.gate import Call, Context, Pass
 from callgate.jsonrpc import Batch, Message, RequestId, error_reply
 from callgate.pipeline.dispatcher import AllowedCall, AsyncTransform, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
@@ -63,10 +63,11 @@ class Stages:
     ) -> tuple[Message | Batch, Transform | None, AsyncTransform | None]:
         if len(calls) != 1 or not isinstance(message, Message):
             return self._others(message, context, calls)
-        amend = None if self._pins is None else self._pins.screen(context)
+        amend: Transform | None = None if self._pins is None else partial(self._pins.screen_all, context)
         after: AsyncTransform | None = None
-        call = calls[0].call
-        if self._approval is not None:
+        call, answers = calls[0].call, calls[0].decision.answers
+        last = answers[-1].verdict if answers else None
+        if self._approval is not None and not (isinstance(last, Pass) and last.untouched):
             message, marked = self._approval.outgoing(message, call, calls[0].decision)
             # Few calls have both: only one that a person approved is amended for that.
             amend = amend if marked is None else _chain(amend, marked)

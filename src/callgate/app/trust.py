@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -78,7 +79,7 @@ class TrustRuntime:
         self.service = TrustService(self.shelf, witness=audit.admin, unseal=self._unseal)
         self._retention = Retention()
         self._keeps_texts = True
-        self.sessions = TrustSessionCache(self.shelf, self._memory, idle_ms=lambda: self._idle_ms)
+        self.sessions = TrustSessionCache(self.shelf, self._memory, idle_ms=partial(getattr, self, "_idle_ms"))
         # Where held results are looked at, in words or as an address; set by whoever listens.
         self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
         self._task: asyncio.Task[None] | None = None

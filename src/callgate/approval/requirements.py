@@ -222,13 +222,11 @@ class Deployment:
     def __init__(self, configured: str | None, identity: Callable[[str], Awaitable[str]]) -> None:
         self._id = configured
         self._identity = identity
-
-    @property
-    def known(self) -> bool:
-        return self._id is not None
+        self.known = configured is not None
 
     async def find_out(self) -> None:
         self._id = await self._identity(str(uuid.uuid4()))
+        self.known = True
 
     def server_id(self, server: str) -> str:
         assert self._id is not None
@@ -285,7 +283,11 @@ class ServerApprovalPolicy:
     def known(self, name: str) -> ApprovalRequirement | None:
         """The ruling on a tool, from what is known; None if the server has to be asked first."""
         tool = self.catalogue.tool(name)
-        return None if tool is None else self._ruling(name, tool)
+        if tool is None:
+            return None
+        # Most tools are neither marked nor listed, and were asked about before.
+        free = tool.policy is None and not tool.problem and self._listed.get(name) is False
+        return FREE if free else self._ruling(name, tool)
 
     def _ruling(self, name: str, tool: CatalogueTool | None) -> ApprovalRequirement:
         if tool is None or not tool.marked:

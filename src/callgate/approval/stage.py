@@ -18,6 +18,7 @@ import msgspec
 from callgate.approval import Approvals, Gated, GrantUse, Request, escape
 from callgate.approval.action import action_hash, to_iso
 from callgate.approval.annotation import add_capability, mark_tools, marked
+from callgate.approval.ceremony import action_hash_of
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -42,7 +43,6 @@ from callgate.approval.requirements import (
     read_tools,
     state_in,
 )
-from callgate.approval.service import action_hash_of
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
@@ -144,6 +144,7 @@ log = logging.getLogger("callgate.approval")
 STATE: Final = "state"
 QUESTION: Final = "question"
 _PASS: Final = Pass()
+_PASS_UNTOUCHED: Final = Pass(untouched=True)
 _PASS_AS_IS: Final = PassAsIs()
 _TRIES: Final = 3
 _OUT_OF_DATE: Final = "the tool, or what is asked of its approvals, has changed since the approval was asked for"
@@ -210,6 +211,9 @@ class ApprovalStage:
             return None
         if state_in(call) is not None:
             return None
+        if META not in call.meta:
+            # Nothing in it is for the gateway: so are nearly all.
+            return _PASS_UNTOUCHED
         return _PASS_AS_IS if gating.relays else _PASS
 
     async def __call__(self, call: Call, asks: tuple[Ask, ...]) -> Verdict:

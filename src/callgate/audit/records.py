@@ -155,7 +155,8 @@ def row(record: Record, body: bytes, seal: bytes) -> AuditRow:
         return AuditRow(DECISION, record.at, call, server, tool, record.verdict, reason or None, body, seal)
     if isinstance(record, OutcomeRecord):
         call = record.call if len(record.call) <= COLUMN_CHARS and "\0" not in record.call else _column(record.call)
-        return AuditRow(OUTCOME, record.at, call, None, None, None, _column(record.outcome), body, seal)
+        outcome = record.outcome if record.outcome.isalpha() else _column(record.outcome)
+        return AuditRow(OUTCOME, record.at, call, None, None, None, outcome[:COLUMN_CHARS], body, seal)
     return AuditRow(ADMIN, record.at, None, None, None, None, _column(record.action), body, seal)
 
 
@@ -398,7 +399,7 @@ def decision_record(
     gateway: str,
     caller: Callable[[Context], dict[str, Any]] | None = None,
 ) -> DecisionRecord:
-    """The record; `caller` tells who asked a person, and who used what the person gave, in their own words."""
+    """The record; `caller` tells who used what a person gave, where nobody was verified, in their own words."""
     refused, context = decision.refused, call.context
     arguments, args_hash = policy.store(context.server, call.tool, call.arguments, call.canonical)
     # What a broken check answered may be anything; it is refused all the same, and on record.
@@ -418,7 +419,7 @@ def decision_record(
         session=context.session,
         transport=context.transport,
         protocol=context.protocol,
-        caller=caller(context) if caller is not None and (context.caller is not None or "approval" in facts) else None,
+        caller=dict(call.agent) or (caller(context) if caller is not None and "approval" in facts else None),
         tool=call.tool,
         arguments=arguments,
         args_hash=args_hash,

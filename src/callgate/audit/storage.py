@@ -57,10 +57,8 @@ class Counted(msgspec.Struct, frozen=True):
     calls: int
 
 
-class Tables(Protocol):
-    """Everything of the log, inside one transaction: the tree, the records, and the records as calls."""
-
-    # -- the tree --
+class TreeTables(Protocol):
+    """The tree, inside one transaction."""
 
     def head(self) -> TreeHead | None:
         """The head; None before the first checkpoint."""
@@ -100,7 +98,9 @@ class Tables(Protocol):
     def archive(self, checkpoint: Archived) -> None:
         """Keep a checkpoint; the same one twice is kept once."""
 
-    # -- calls, for readers --
+
+class CallTables(Protocol):
+    """The records as calls, for readers."""
 
     def of_call(self, call: str) -> Sequence[tuple[int, int, bytes]]:
         """id, kind and body of a call's records, in order."""
@@ -139,7 +139,9 @@ class Tables(Protocol):
     def decided(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
         """id and body of these calls' decisions, in order."""
 
-    # -- records --
+
+class Tables(TreeTables, CallTables, Protocol):
+    """Everything of the log, inside one transaction."""
 
     @property
     def dense(self) -> bool:

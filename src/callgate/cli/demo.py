@@ -8,6 +8,10 @@ from typing import Annotated
 import typer
 
 
+def register(app: typer.Typer) -> None:
+    app.command("demo")(demo)
+
+
 def demo(
     folder: Annotated[
         Path | None,

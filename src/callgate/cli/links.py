@@ -1,4 +1,4 @@
-"""Addresses of the console for people: made, tried, and opened in a browser."""
+"""TODO."""
 
 from __future__ import annotations
 

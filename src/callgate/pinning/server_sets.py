@@ -90,7 +90,7 @@ class ServerSets:
         self._hold = hold
         self._clock = clock
         self._seats: dict[str, _Seat] = {}
-        self._refused: dict[str, str] = {}
+        self.refusals: dict[str, str] = {}
         # Until somebody has looked, nothing is known of any tool.
         self._looked = SetFindings({}, {})
         self._fresh: tuple[DecisionChain, int, int, Held] | None = None
@@ -161,7 +161,7 @@ class ServerSets:
 
     def refused(self, place: ServerRef) -> str:
         """Why a server has no place; empty where it has one, or was not met yet."""
-        return self._refused.get(place.key, "") if self._refused else ""
+        return self.refusals.get(place.key, "") if self.refusals else ""
 
     async def join(self, place: ServerRef, server_id: str) -> None:
         """Take or keep a server's place; Refused(SERVER_LIMIT) where there is none.
@@ -192,9 +192,9 @@ class ServerSets:
             self._count_joining()
             most = self._most()
             text = f"{most} servers are connected already, which is as many as agents may see together"
-            self._refused[place.key] = text
+            self.refusals[place.key] = text
             raise Refused(Reason.SERVER_LIMIT, text)
-        self._refused.pop(place.key, None)
+        self.refusals.pop(place.key, None)
         if seat is not None and _is_of(seat, place, server_id) and self._seats.get(place.key) is seat:
             seat.taken = now
         else:
@@ -216,7 +216,7 @@ class ServerSets:
 
     def forget(self, place: ServerRef) -> None:
         """The server of that name is another one now."""
-        self._refused.pop(place.key, None)
+        self.refusals.pop(place.key, None)
 
     async def leave(self, place: ServerRef) -> None:
         """The server is gone for good."""

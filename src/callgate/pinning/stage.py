@@ -129,7 +129,9 @@ class PinningStage:
 
     def label(self, context: Context, tool: str) -> str:
         """The label that a tool was approved with; empty where nobody settled one."""
-        line = self._toolsets.in_force(context, whatever_age=True)
+        # That of a call is asked for right after the call was held against this list.
+        held = context.line.held if isinstance(context, RequestContext) else None
+        line = held if type(held) is ToolList else self._toolsets.in_force(context, whatever_age=True)
         return "" if line is None or line.toolset is None else line.toolset.standing(tool).label
 
     async def stale(self) -> bool:
@@ -141,7 +143,8 @@ class PinningStage:
     def at_once(self, call: Call) -> Verdict | None:
         """The answer where nothing stands in the way and nobody has to be asked; None where it takes longer."""
         context = call.context
-        if self._stale() or self._toolsets.refused(context.server):
+        toolsets = self._toolsets
+        if self._stale() or (toolsets.sets.refusals and toolsets.refused(context.server)):
             return None
         line = self._toolsets.in_force(context)
         toolset = None if line is None else line.toolset
@@ -183,6 +186,7 @@ class PinningStage:
             raise Refused(Reason.STORE_UNAVAILABLE)
         visit = call.context
         assert isinstance(visit, RequestContext)
+        visit.line.held = None
         toolset = self._toolsets.current(visit)
         if toolset is None:
             await self._settle_in(visit.server)
@@ -197,7 +201,9 @@ class PinningStage:
         if (outdated := _outdated(call, toolset, shown)) is not None:
             return Refuse(Reason.TOOLSET_OUTDATED, outdated, facts)
         visit.line.judged.setdefault(call.tool, _entry(toolset, call.tool))
-        return Pass(facts)
+        line = self._toolsets.line(call.context)
+        passed = _let_pass(line, toolset, call.tool) if line.toolset is toolset else None
+        return passed or Pass(facts)
 
     async def _among_others(self, visit: RequestContext, call: Call, toolset: Toolset) -> Toolset:
         """The tools after the look that the call has to wait for, where there is one and it ends in time."""
@@ -341,12 +347,13 @@ class PinningStage:
 
     def screen(self, context: Context) -> Transform:
         """For everything that a server sends: a list that nobody asked for is a list all the same."""
-        return partial(self._screen_all, context)
+        return partial(self.screen_all, context)
 
-    def _screen_all(self, context: Context, raw: bytes) -> bytes:
+    def screen_all(self, context: Context, raw: bytes) -> bytes:
+        """The same at once."""
         # Nearly every reply is one message that holds nothing like a list.
         if raw[:1] == b"{":
-            return raw if _has_no_list(raw) else self._screen(context, raw)
+            return self._screen(context, raw)
         return TransformById({}, partial(self._screen, context))(raw)
 
     def _screen(self, context: Context, raw: bytes) -> bytes:
@@ -426,7 +433,7 @@ def _entry(toolset: Toolset, tool: str) -> ToolDigests:
 
 def _let_pass(line: ToolList, toolset: Toolset, tool: str) -> Pass | None:
     """What is said of each call of a tool for as long as the toolset stands; None where it may not be called."""
-    if not toolset.standing(tool).open:
+    if toolset.standing(tool).reason is not None:
         return None
     # The same words on every call's record: written once.
     facts = {name: msgspec.Raw(_encode(fact)) for name, fact in toolset.facts(tool).items()}

@@ -10,6 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
@@ -126,6 +127,10 @@ class HeldTools(Protocol):
 
     version: int
 
+    @property
+    def refusals(self) -> Mapping[str, str]:
+        """Of servers that may not be used at all, why; by their keys."""
+
     def held(self, server_id: str, book: DecisionChain) -> Mapping[str, str]: ...
 
     def refused(self, place: ServerRef) -> str:
@@ -136,6 +141,7 @@ class NoHeldTools:
     """Where no server is reviewed with others."""
 
     version = 0
+    refusals: Mapping[str, str] = MappingProxyType({})
 
     def held(self, _server_id: str, _book: DecisionChain) -> Mapping[str, str]:
         return {}

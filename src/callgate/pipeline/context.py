@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from callgate.gate import Caller, Context
 from callgate.jsonrpc import Message, MessageKind
@@ -142,17 +143,20 @@ class StreamContext(Context, frozen=True, kw_only=True):
 
     greeted: ClientInfo = NOBODY_KNOWN
     meta: Mapping[str, Any] = {}
+    # Worked out once, when it is made: the era, the client, and whose the stream is (`whom`).
+    modern: bool = False
+    client: ClientInfo = NOBODY_KNOWN
+    whose: str = ""
 
-    @property
-    def modern(self) -> bool:
+    def __post_init__(self) -> None:
         version = self.meta.get(VERSION_META)
-        return isinstance(version, str) and version not in HANDSHAKE_VERSIONS
-
-    @property
-    def client(self) -> ClientInfo:
-        if not self.meta or not self.modern:
-            return self.greeted
-        return ClientInfo.read(self.meta.get(CLIENT_INFO_META), self.meta.get(CAPABILITIES_META))
+        modern = isinstance(version, str) and version not in HANDSHAKE_VERSIONS
+        client = self.greeted
+        if modern:
+            client = ClientInfo.read(self.meta.get(CLIENT_INFO_META), self.meta.get(CAPABILITIES_META))
+        force_setattr(self, "modern", modern)
+        force_setattr(self, "client", client)
+        force_setattr(self, "whose", whom(self))
 
 
 class RequestContext(StreamContext, frozen=True, kw_only=True):
@@ -200,8 +204,11 @@ def agent_of(context: Context) -> dict[str, str]:
         "peer": context.peer,
         "session": context.session[:8] if context.session else None,
         "protocol": context.protocol,
-        "usable by": None if has_session(context) else _anybody(context),
+        "usable by": None,
     }
+    if context.session is None:
+        anybody = f"any program at {context.peer or 'an unknown address'} that makes the same call"
+        facts["usable by"] = "this agent, wherever it makes the same call" if context.caller is not None else anybody
     proved = {} if context.caller is None else proof_of(context.caller)
     return proved | _shown(facts, _TEXT_CHARS)
 
@@ -228,12 +235,6 @@ def _shown(facts: Mapping[str, str | None], most: int) -> dict[str, str]:
         for name, value in facts.items()
         if value
     }
-
-
-def _anybody(context: Context) -> str:
-    if context.caller is not None:
-        return "this agent, wherever it makes the same call"
-    return f"any program at {context.peer or 'an unknown address'} that makes the same call"
 
 
 def printable(value: str, most: int) -> str:

@@ -35,7 +35,7 @@ from callgate.jsonrpc import (
     peek,
     tool_call,
 )
-from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext
+from callgate.pipeline.context import NOBODY_KNOWN, RequestContext, StreamContext, agent_of
 from callgate.pipeline.timeouts import pauses
 
 Clock: TypeAlias = Callable[[], float]
@@ -403,13 +403,15 @@ class Dispatcher:
             # A notification gets no answer, but a careless server might still run it: it never reaches one.
             refused = Refused(Reason.INVALID_REQUEST, "tools/call has to be a request with an id")
             raise Rejected(refused, error_reply(None, refused))
+        at = round(self._clock() * 1000)
+        call_id = new_call_id(at)
+        agent = {} if context.caller is None else agent_of(context)
         try:
             wanted = tool_call(message)
         except BadMessage as error:
             raise Rejected(error, error_reply(message.id, error)) from None
-        at = round(self._clock() * 1000)
         return Call(
-            new_call_id(at), at, wanted.name, wanted.arguments, wanted.canonical, message.raw, message.meta, context
+            call_id, at, wanted.name, wanted.arguments, wanted.canonical, message.raw, message.meta, context, agent
         )
 
     def _rejected(self, message: Message, call: Call, refused: Refused) -> Rejected:

@@ -326,7 +326,8 @@ class SqlAgents(Repository):
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         if expires_at < now:
             return False
-        one = NonceUse(parts_hash(scope, nonce), storage.moment(expires_at), storage.moment(now))
+        latest = storage.LATEST
+        one = NonceUse(parts_hash(scope, nonce), max(0, min(expires_at, latest)), max(0, min(now, latest)))
         new: bool = await self._store.run_together(self._take, one)
         return new
 
@@ -335,7 +336,9 @@ class SqlAgents(Repository):
         return budget.ok, budget.wait_ms
 
     async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
-        budgets: list[BucketState] = await self._store.run_together(self._spend, (limits.asked(takes), now))
+        # What has its key was checked when that was made.
+        wanted = [(take.key, take) for take in takes] if all(take.key for take in takes) else limits.asked(takes)
+        budgets: list[BucketState] = await self._store.run_together(self._spend, (wanted, now))
         return budgets
 
     async def prune(self, now: int) -> int:

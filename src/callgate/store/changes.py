@@ -224,18 +224,18 @@ class StoredSessions:
 
     def __init__(self, changes: WalChanges) -> None:
         self.changes = changes
-        self._kept: dict[str, StoredSession] = {}
+        self.kept: dict[str, StoredSession] = {}
         self._lock = Lock()
 
     def now(self, key: str) -> StoredSession | None:
         """What the store has now, or will have as soon as the writer's transaction is through; None: one has to ask."""
         mark = self.changes.others()
-        kept = self._kept.get(key)
+        kept = self.kept.get(key)
         return kept if kept is not None and kept.mark == mark else None
 
     def before(self, key: str) -> tuple[Mark | None, StoredSession | None]:
         """For who asks: to be handed to `learn` with the answer."""
-        return self.changes.others(), self._kept.get(key)
+        return self.changes.others(), self.kept.get(key)
 
     def learn(self, key: str, before: tuple[Mark | None, StoredSession | None], version: int) -> None:
         """An answer of the store; not where the writer has been at the session since it was asked."""
@@ -244,7 +244,7 @@ class StoredSessions:
             # What the writer is about to commit is not in the store yet.
             return
         with self._lock:
-            if self._kept.get(key) is kept:
+            if self.kept.get(key) is kept:
                 self._put(key, StoredSession(mark, version, version))
 
     def put(self, key: str, kept: StoredSession) -> None:
@@ -255,10 +255,10 @@ class StoredSessions:
     def clear(self) -> None:
         """The writer's transaction came to nothing."""
         with self._lock:
-            self._kept.clear()
+            self.kept.clear()
 
     def _put(self, key: str, kept: StoredSession) -> None:
-        self._kept.pop(key, None)
-        self._kept[key] = kept
-        if len(self._kept) > _MOST:
-            del self._kept[next(iter(self._kept))]
+        self.kept.pop(key, None)
+        self.kept[key] = kept
+        if len(self.kept) > _MOST:
+            del self.kept[next(iter(self.kept))]

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from typing import Any, Final, TypeAlias, TypeVar
 
+import msgspec
 from sqlalchemy import Connection
 
 from callgate.audit.records import AuditRow
@@ -29,32 +30,19 @@ log = logging.getLogger(__name__)
 Together: TypeAlias = Callable[[Any, Sequence[Any]], Sequence[Any]]
 
 
-class Job:
+class Job(msgspec.Struct, eq=False):
     """A row to append, an operation to run or an item to write with others, and the future that waits, if any; or who
     is told afterwards, and on which event loop."""
 
-    __slots__ = ("error", "future", "item", "operation", "result", "row", "since", "together", "told")
-
-    def __init__(
-        self,
-        row: AuditRow | None,
-        operation: Callable[[Connection], Any] | None,
-        future: asyncio.Future[Any] | None,
-        since: float,
-        *,
-        together: Together | None = None,
-        item: Any = None,
-        told: tuple[asyncio.AbstractEventLoop, Callable[[Any], None]] | None = None,
-    ) -> None:
-        self.row = row
-        self.together = together
-        self.item = item
-        self.operation = operation
-        self.future = future
-        self.told = told
-        self.since = since
-        self.result: Any = None
-        self.error: BaseException | None = None
+    row: AuditRow | None
+    operation: Callable[[Connection], Any] | None
+    future: asyncio.Future[Any] | None
+    since: float
+    together: Together | None = None
+    item: Any = None
+    told: tuple[asyncio.AbstractEventLoop, Callable[[Any], None]] | None = None
+    result: Any = None
+    error: BaseException | None = None
 
     @property
     def abandoned(self) -> bool:
@@ -440,22 +428,16 @@ class Store:
         It runs again from the start if another write of its batch cannot be made, so its effects must all be
         in the database. What it raises reaches the caller, and nothing of it is kept.
         """
-        done: T = await self._queue(operation)
+        done: T = await self.run_together(None, None, operation)
         return done
 
-    async def run_together(self, together: Together, item: Any) -> Any:
-        """Write an item with all others of its kind in the next batch, durable on return; `together` names the kind.
+    def run_together(
+        self, together: Together | None, item: Any, operation: Callable[[Connection], Any] | None = None
+    ) -> asyncio.Future[Any]:
+        """Write an item with all others of its kind in the next batch, durable when done; `together` names the kind.
 
         Where that fails each is written alone, and one that cannot be written even so reports `StoreUnavailable`.
         """
-        return await self._queue(None, together, item)
-
-    def _queue(
-        self,
-        operation: Callable[[Connection], Any] | None,
-        together: Together | None = None,
-        item: Any = None,
-    ) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         if not self._writer_started:

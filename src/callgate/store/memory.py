@@ -50,11 +50,8 @@ class MemoryStore(Store):
             self._writer.lost += 1
             log.error("a record could not be written and is lost: %s", job.error)
 
-    def _queue(
-        self,
-        operation: Callable[[Connection], Any] | None,
-        together: Together | None = None,
-        item: Any = None,
+    def run_together(
+        self, together: Together | None, item: Any, operation: Callable[[Connection], Any] | None = None
     ) -> asyncio.Future[Any]:
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         job = Job(None, operation, None, 0.0, together=together, item=item)

@@ -546,7 +546,10 @@ class SqlTrust(Repository):
     def at_hand(self, key: str, known: int) -> int | None:
         if self._at_hand is None:
             return None
-        kept = self._at_hand.now(key)
+        # Written out: it is asked for every call, and once more for its result.
+        mark, kept = self._at_hand.changes.others(), self._at_hand.kept.get(key)
+        if kept is None or kept.mark != mark:
+            return None
         return None if kept is None or kept.theirs > known else kept.version
 
     async def version(self, key: str) -> int:

@@ -70,8 +70,22 @@ class Histogram:
 Series = TypeVar("Series", Counter, Gauge, Histogram)
 
 
+class SeriesByLabels(dict[tuple[str, ...], Series]):
+    """The series of a metric. One that is not there yet is made when it is first asked for."""
+
+    def __init__(self, missing: Callable[[tuple[str, ...]], Series]) -> None:
+        super().__init__()
+        self._missing: Callable[[tuple[str, ...]], Series] = missing
+
+    def __missing__(self, values: tuple[str, ...]) -> Series:
+        return self._missing(values)
+
+
 class Family(Generic[Series]):
-    """All series of one metric. `at(...)` gives the one of a set of labels, always the same object: keep it."""
+    """All series of one metric. `at(...)` gives the one of a set of labels, always the same object: keep it.
+
+    `series[...]` is the same, and costs nothing but a look-up.
+    """
 
     def __init__(
         self,
@@ -84,11 +98,10 @@ class Family(Generic[Series]):
         self.description = description
         self.labels = dict(labels or {})
         self._make: Callable[[], Series] = make
-        self._series: dict[tuple[str, ...], Series] = {}
+        self.series: SeriesByLabels[Series] = SeriesByLabels(self._bounded)
 
     def at(self, *values: str) -> Series:
-        found = self._series.get(values)
-        return self._bounded(values) if found is None else found
+        return self.series[values]
 
     def _bounded(self, values: tuple[str, ...]) -> Series:
         if len(values) != len(self.labels):
@@ -97,11 +110,11 @@ class Family(Generic[Series]):
             str(value) if value in allowed else OTHER
             for value, allowed in zip(values, self.labels.values(), strict=True)
         )
-        return self._series.setdefault(bounded, self._make())
+        return self.series.setdefault(bounded, self._make())
 
     def items(self) -> Iterator[tuple[tuple[str, ...], Series]]:
         # A copy: rendering may run on another thread than counting.
-        return iter(list(self._series.items()))
+        return iter(list(self.series.items()))
 
     @property
     def kind(self) -> str:

@@ -14,7 +14,7 @@ from callgate.pipeline.context import ClientInfo, RequestContext
 from callgate.trust.commands import CommandEffect, known
 from callgate.trust.effects import Effects, decode, encode, ordered
 from callgate.trust.labels import Labels
-from callgate.trust.model import CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
+from callgate.trust.model import ANNOTATIONS_META, CONSENT_META, PROMPT_META, SessionLabel, ToolLabel
 from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts, to_record
 from callgate.trust.propagation import honour, joined
@@ -130,7 +130,7 @@ class TrustCheck:
             live.memory.remember_prompt(prompt[:_PROMPT_CHARS])
         if self._prompts is not None and call.context.transport == "stdio":
             self._prompts.give(live.memory, meta)
-        request = self._vocabulary.of_meta(meta)
+        request = self._vocabulary.of_meta(meta) if ANNOTATIONS_META in meta else None
         if request is not None:
             if not self.consents(meta):
                 request = msgspec.structs.replace(request, attribution=())
@@ -170,7 +170,7 @@ class TrustCheck:
     def _of_this_call(self, call: Call, label: ToolLabel, memory: Memory, *, doubtful: bool) -> ToolLabel:
         """The label of what this call does: milder, where its tool runs whatever it is given and this is known; graver,
         where an argument of a change says that more is done. Only what a proposal said is made more exact."""
-        if label.outcome == "benign" or label.origins.get("outcomes") != "review":
+        if label.origins.get("outcomes") != "review" or label.outcome == "benign":
             return label
         reviewed = decode(self.approved(call.context, call.tool) or "")
         if reviewed is None or reviewed.chosen:

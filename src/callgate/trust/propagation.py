@@ -193,7 +193,13 @@ def outgoing(session: SessionLabel, *, share: Share = "minimise", propagate: boo
     # The label is kept beside it, so its id cannot come to mean another.
     if known is not None and known[0] is session:
         return known[1]
-    made = _outgoing(session, share)
+    found: dict[str, Any] = {"openWorldHint": True} if session.open_world else {}
+    if share != "withhold":
+        sources = minimised(session.attribution) if share == "minimise" else session.attribution
+        fit = [one for one in sources if is_attribution(one)]
+        if fit:
+            found["attribution"] = fit if len(fit) <= MAX_ATTRIBUTION else list(united(fit, limit=MAX_ATTRIBUTION))
+    made = found or None
     if len(_sent) >= _SENT:
         _sent.clear()
     _sent[id(session), share] = session, made
@@ -203,18 +209,6 @@ def outgoing(session: SessionLabel, *, share: Share = "minimise", propagate: boo
 # Others can make labels long, so these are few.
 _SENT: Final = 256
 _sent: Final[dict[tuple[int, Share], tuple[SessionLabel, dict[str, Any] | None]]] = {}
-
-
-def _outgoing(session: SessionLabel, share: Share) -> dict[str, Any] | None:
-    made: dict[str, Any] = {}
-    if session.open_world:
-        made["openWorldHint"] = True
-    if share != "withhold":
-        sources = minimised(session.attribution) if share == "minimise" else session.attribution
-        fit = [one for one in sources if is_attribution(one)]
-        if fit:
-            made["attribution"] = list(united(fit, limit=MAX_ATTRIBUTION))
-    return made or None
 
 
 def declassify(session: SessionLabel, parts: Collection[str] = PARTS) -> SessionLabel:

@@ -119,9 +119,10 @@ class ResultRecorder:
             raise Refused(Reason.RESULT_WITHHELD)
         await in_step
         facts = judged.facts
-        result, label = _read(raw), facts.tool
-        secrets = self._secrets(result)
-        data = self._label(label, result, secrets)
+        found, label = read_result(raw), facts.tool
+        # Of an error, of what asks for input and of what reads in two ways, a model may read all.
+        result = read_whole(raw) if found is None or found.ambiguous else found
+        data, secrets = self._label(label, result)
         writes = taints(label, facts.session, facts.provenance)
         objects: tuple[str, ...] = ()
         if writes or not data.open_world:
@@ -130,7 +131,7 @@ class ResultRecorder:
             objects = objects_in(memory.fingerprints, server, call.tool, there, call.arguments, ids=ids)
         if objects and not data.open_world and await self._tainted(objects, call.at):
             data = tainted(data)
-        ruling = self._check.policy.decide_result(facts.with_result(data))
+        ruling = self._check.policy.decide_result(msgspec.structs.replace(facts, result=data))
         plain = self._masked(raw, secrets, ruling) if secrets else raw
         if plain is not None and plain is not raw:
             data = msgspec.structs.replace(data, masked=len(secrets))
@@ -177,8 +178,7 @@ class ResultRecorder:
         live = await self._sessions.get(name)
         label = self._check.labels.of(server, method or "unasked", {})
         result = read_whole(raw)
-        secrets = self._secrets(result)
-        data = self._label(label, result, secrets)
+        data, secrets = self._label(label, result)
         if method.startswith(NOTICES) and not data.malicious and not secrets:
             await self._overheard(live, name, label, data, result, method=method, meta=meta)
             return raw
@@ -226,7 +226,7 @@ class ResultRecorder:
             plain = without_secrets(raw, secrets)
         except MessageError:
             return None
-        return None if self._secrets(read_whole(plain)) else plain
+        return None if self._scan is None or self._scan.secrets(read_whole(plain).named()) else plain
 
     async def _remember(
         self,
@@ -290,24 +290,28 @@ class ResultRecorder:
         if given.tool:
             label = self._check.label(call.context, given.tool, {})
             whole = ReplyContent(structured=given.result, has_structured=True, body=given.result)
-            secrets = self._secrets(whole)
-            data = msgspec.structs.replace(tainted(self._label(label, whole, secrets)), malicious=True)
+            found, secrets = self._label(label, whole)
+            data = msgspec.structs.replace(tainted(found), malicious=True)
             live = await self._sessions.get(name)
             await self._remember(live, name, label, data, whole, tool=given.tool, meta=call.meta, secrets=secrets)
         return given.result
 
     # ---- labels ----
 
-    def _secrets(self, result: ReplyContent) -> dict[str, str]:
-        return {} if self._scan is None else self._scan.secrets(result.named())
-
-    def _label(self, label: ToolLabel, result: ReplyContent, secrets: Mapping[str, str]) -> DataLabel:
+    def _label(self, label: ToolLabel, result: ReplyContent) -> tuple[DataLabel, dict[str, str]]:
+        """The label of a result, and each key, token and password in it."""
         said = told(result.body, self._vocabulary)
-        warnings = () if self._scan is None else self._scan.steering(result.readable())
-        stripped = self._expectations.met(label.server, label.tool, said.kinds)
-        if stripped is not None:
+        warnings: tuple[str, ...] = ()
+        secrets: dict[str, str] = {}
+        if self._scan is not None:
+            named, readable = result.named(), result.readable()
+            secrets, warnings = self._scan.secrets(named), self._scan.steering(readable)
+        expected = self._expectations
+        if (said.kinds or expected.sent) and (
+            stripped := expected.met(label.server, label.tool, said.kinds)
+        ) is not None:
             self._tell_stripped(stripped)
-        return of_result(
+        data = of_result(
             label,
             said,
             # Only of what it says is it asked whether its server is believed.
@@ -317,6 +321,7 @@ class ResultRecorder:
             tainted=result.ambiguous or result.cut or bool(warnings),
             secrets=secrets.values(),
         )
+        return data, secrets
 
     def _tell_stripped(self, stripped: Stripped) -> None:
         self._tell(stripped.server, "labels_missing", {"tool": stripped.tool, "missing": list(stripped.missing)})
@@ -499,9 +504,3 @@ class ResultRecorder:
             self._asked.discard(rpc_id)
             return True
         return False
-
-
-def _read(raw: bytes) -> ReplyContent:
-    """What came of a call. Of an error, of what asks for input and of what reads in two ways, a model may read all."""
-    result = read_result(raw)
-    return result if result is not None and not result.ambiguous else read_whole(raw)

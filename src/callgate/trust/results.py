@@ -626,7 +626,7 @@ class Expectations:
     """Which kinds of labels each tool has sent before. Each loss is told once, until the labels are back."""
 
     def __init__(self, known: Mapping[tuple[str, str], Iterable[str]] | None = None) -> None:
-        self._sent: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
+        self.sent: OrderedDict[tuple[str, str], frozenset[str]] = OrderedDict()
         self._told: dict[tuple[str, str], frozenset[str]] = {}
         for key, kinds in (known or {}).items():
             self._keep(key, frozenset(kinds))
@@ -634,12 +634,12 @@ class Expectations:
     @property
     def known(self) -> dict[tuple[str, str], frozenset[str]]:
         """What is expected now, to be handed to the next one."""
-        return dict(self._sent)
+        return dict(self.sent)
 
     def met(self, server: str, tool: str, kinds: frozenset[str]) -> Stripped | None:
         """A result came with these kinds of labels."""
         key = (server, tool)
-        before = self._sent.get(key)
+        before = self.sent.get(key)
         if before is None:
             if kinds:
                 self._keep(key, kinds)
@@ -657,10 +657,10 @@ class Expectations:
         return Stripped(server, tool, tuple(sorted(missing)))
 
     def _keep(self, key: tuple[str, str], kinds: frozenset[str]) -> None:
-        self._sent[key] = kinds
-        self._sent.move_to_end(key)
-        while len(self._sent) > _REMEMBERED:
-            gone, _ = self._sent.popitem(last=False)
+        self.sent[key] = kinds
+        self.sent.move_to_end(key)
+        while len(self.sent) > _REMEMBERED:
+            gone, _ = self.sent.popitem(last=False)
             self._told.pop(gone, None)
 
 

@@ -65,8 +65,17 @@ class SessionNaming:
         if given is not None and (not isinstance(given, str) or not given or len(given) > _ID_CHARS):
             text = f'_meta["{SESSION_META}"] has to be a text of 1 to {_ID_CHARS} characters'
             raise Refused(Reason.INVALID_PARAMS, text)
-        client = context.client if isinstance(context, StreamContext) else NOBODY_KNOWN
-        known = (context.transport, whom(context), client.name, given, context.session, client is NOBODY_KNOWN)
+        client, whose = NOBODY_KNOWN, ""
+        if isinstance(context, StreamContext):
+            client, whose = context.client, context.whose
+        known = (
+            context.transport,
+            whose or whom(context),
+            client.name,
+            given,
+            context.session,
+            client is NOBODY_KNOWN,
+        )
         name = self._known.get(known)
         if name is None:
             if len(self._known) > 4096:
@@ -237,10 +246,10 @@ class TrustSessionCache:
 
     def at_once(self, name: SessionName) -> LiveSession | None:
         """A session that is known to be as the store has it; None where one has to look."""
-        live = self._live.get(name.key)
-        if live is None or (name.idles and self._over(name, live)) or not self._is_known(live):
+        live, now = self._live.get(name.key), self._clock()
+        if live is None or (name.idles and 0 < self._idle_ms() < (now - live.seen) * 1000) or not self._is_known(live):
             return None
-        live.seen = self._clock()
+        live.seen = now
         return live
 
     async def get(self, name: SessionName) -> LiveSession:
@@ -295,7 +304,12 @@ class TrustSessionCache:
                 return
             if not (teaches or new.objects or new.endorsed or live.teaching) and self._is_known(live):
                 # What it says is in the store already: this is for the picture of the session.
-                self._add_soon(live, new, keep)
+                live.flying += 1
+                try:
+                    self._shelf.add_soon(new, keep=keep, done=partial(self._came_late, live, live.epoch, live.known))
+                except BaseException:
+                    live.flying -= 1
+                    raise
                 return
             if await self._add(live, new, keep, expires_at):
                 return
@@ -303,15 +317,6 @@ class TrustSessionCache:
             if not rested:
                 return
         raise StoreUnavailable("a step of a session could not be written", advice="Run `callgate store check`.")
-
-    def _add_soon(self, live: LiveSession, new: NewStep, keep: int) -> None:
-        done = partial(self._came_late, live, live.epoch, live.known)
-        live.flying += 1
-        try:
-            self._shelf.add_soon(new, keep=keep, done=done)
-        except BaseException:
-            live.flying -= 1
-            raise
 
     async def _add(self, live: LiveSession, new: NewStep, keep: int, expires_at: int) -> bool:
         """Whether the store has it, behind nothing that memory does not have."""

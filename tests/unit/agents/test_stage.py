@@ -1,13 +1,15 @@
 """The door for callers and the gate's check: what breaks refuses, and nothing passes around the door."""
 
 import asyncio
+from collections import defaultdict
+from types import SimpleNamespace
 
 import pytest
 
 from callgate.agents.limits import MemoryLimiter
 from callgate.agents.model import Signed
 from callgate.agents.stage import AcceptedProofs, AgentCheck, RequestAuthenticator
-from callgate.app.agents import CallLimits, make_acl
+from callgate.app.agents import call_limits, make_acl
 from callgate.config import parse
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.gate import Call, Caller, Context, Pass, Refuse
@@ -55,10 +57,11 @@ def door(ways=None, text="", told=None, **ways_open):
         AcceptedProofs(**{"required": True, "signatures": True, **ways_open}),
         lambda: ways or Ways(),
         acl=make_acl(agents),
-        limits=CallLimits(agents, MemoryLimiter(clock=lambda: 0)),
+        limits=call_limits(agents, MemoryLimiter(clock=lambda: 0)),
         external=None,
         names=("gate.example",),
         seconds=0.05,
+        proved=defaultdict(lambda: SimpleNamespace(value=0)),
         tell=(lambda *_: None) if told is None else lambda *one: told.append(one),
     )
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from callgate.gate import Gate
 from callgate.jsonrpc import Limits
 from callgate.pipeline.dispatcher import Dispatcher
+from callgate.telemetry.metrics import Metrics
 from callgate.telemetry.spans import NoTracer
 from callgate.transport.http.app import App, Site
 from callgate.transport.http.exchange import Guard
@@ -19,6 +20,7 @@ class Silent:
     """Books and watch of a gateway that keeps nothing."""
 
     spans = NoTracer()
+    requests = Metrics().http_requests.series
 
     async def record(self, call, decision):
         pass
@@ -26,7 +28,7 @@ class Silent:
     def decided(self, *_args):
         pass
 
-    completed = request = failure = decided
+    completed = failure = decided
 
 
 class Breaking:

@@ -22,6 +22,10 @@ _COLOURS: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "problem"
 _LABEL: Final = 9
 
 
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
 def doctor(
     *,
     server: Annotated[

@@ -19,6 +19,7 @@ from callgate.jsonrpc import TOOLS_CALL, BadMessage, Batch, Message, MessageKind
 from callgate.pipeline.context import ClientInfos
 from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, refuse_all
 from callgate.pipeline.list_changed import wants_changes
+from callgate.telemetry.metrics import Counter
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.channel import HttpChannel, listening, visit
 from callgate.transport.http.exchange import (
@@ -157,7 +158,9 @@ class OperatorView(Protocol):
 
     def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None: ...
 
-    def request(self, method: str, status: int) -> None: ...
+    # By method and status.
+    @property
+    def requests(self) -> Mapping[tuple[str, ...], Counter]: ...
 
     def failure(self, server: str, reason: Reason) -> None: ...
 
@@ -181,6 +184,7 @@ class App:
     ) -> None:
         self._sites = sites
         self._watched = watched
+        self._requests = watched.requests
         self._clients = clients
         self._console = console
         self._busy = 0
@@ -250,7 +254,7 @@ class App:
             if not exchange.started or exchange.parked:
                 await exchange.refuse(Refused(Reason.SHUTTING_DOWN))
         finally:
-            self._watched.request(exchange.method, exchange.status)
+            self._requests[exchange.method, str(exchange.status)].value += 1
 
     async def _serve(self, site: Site, exchange: Exchange) -> None:
         agents = site.agents
@@ -372,7 +376,9 @@ class App:
             if self._watched.spans.enabled:
                 await self._traced(site, upstream, exchange, message, context)
             else:
-                await self._pass_on(site, upstream, exchange, await dispatcher.admit(message, context))
+                entry = await dispatcher.admit(message, context)
+                await dispatcher.pre_dispatch_check(entry, exchange.barred)
+                await self._pass_on(upstream, exchange, entry)
         except BadMessage as error:
             await exchange.refuse(error, error.rpc_id)
         except Rejected as rejected:
@@ -424,10 +430,10 @@ class App:
                 return
             span.allowed()
             exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
-            await self._pass_on(site, upstream, exchange, entry)
+            await site.dispatcher.pre_dispatch_check(entry, exchange.barred)
+            await self._pass_on(upstream, exchange, entry)
 
-    async def _pass_on(self, site: Site, upstream: Upstream, exchange: Exchange, entry: Admitted) -> None:
-        await site.dispatcher.pre_dispatch_check(entry, exchange.barred)
+    async def _pass_on(self, upstream: Upstream, exchange: Exchange, entry: Admitted) -> None:
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
         try:
             if endless:

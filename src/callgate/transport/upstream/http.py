@@ -253,7 +253,10 @@ class HttpUpstream:
         else:
             self._settle(entry, body)
         # Whatever was asked, and whatever the status: what a client could take for a message is looked at.
-        body = await entry.passing(body) if body else body
+        if body and entry.amend is not None:
+            body = entry.amend(body)
+        if body and entry.after is not None:
+            body = await entry.after(body)
         if exchange.parked:
             body = _as_reply(entry.message, answer.status, body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
@@ -270,7 +273,8 @@ class HttpUpstream:
         else:
             return
         for flight in entry.calls:
-            if not any(flight.replied(reply) for reply in replies):
+            # Looked at before it is asked for: the calls are told what it is.
+            if not any(flight.replied(reply, peek(reply)) for reply in replies):
                 raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
         if not entry.calls and not _fits(asked, replies[0] if replies else b""):
             raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")

@@ -79,8 +79,14 @@ class Policy:
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules: Final = tuple(rules)
-        self._calls: Final = _Stage([rule for rule in rules if rule.on == "call"], EFFECTS)
-        self._results: Final = _Stage([rule for rule in rules if rule.on == "result"], RESULT_EFFECTS)
+        calls = _Stage([rule for rule in rules if rule.on == "call"], EFFECTS)
+        results = _Stage([rule for rule in rules if rule.on == "result"], RESULT_EFFECTS)
+        # Whether the call may pass: `allow`, `ask` or `block`.
+        self.decide: Final[Callable[[Facts], Ruling]] = calls.decide
+        # Whether the tool alone settles every rule, wherever the values of the call come from.
+        self.indifferent: Final[Callable[[Facts], bool]] = calls.indifferent
+        # What becomes of the result: `allow`, `warn`, `mask`, `ask` or `quarantine`.
+        self.decide_result: Final[Callable[[Facts], Ruling]] = results.decide
 
     @staticmethod
     def load(paths: Iterable[Path] = (), *, texts: Iterable[tuple[str, str]] = (), default: bool = True) -> Policy:
@@ -91,22 +97,10 @@ class Policy:
         named = [*read_texts(paths), *texts]
         return Policy(read_rules(named, default_text() if default else None))
 
-    def decide(self, facts: Facts) -> Ruling:
-        """Whether the call may pass: `allow`, `ask` or `block`."""
-        return self._calls.decide(facts)
-
-    def indifferent(self, facts: Facts) -> bool:
-        """Whether the tool alone settles every rule, wherever the values of the call come from."""
-        return self._calls.indifferent(facts)
-
     @property
     def holds_back(self) -> bool:
         """Whether some rule may hold results back."""
         return any(rule.on == "result" and rule.effect in ("ask", "quarantine") for rule in self.rules)
-
-    def decide_result(self, facts: Facts) -> Ruling:
-        """What becomes of the result: `allow`, `warn`, `mask`, `ask` or `quarantine`."""
-        return self._results.decide(facts)
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -129,18 +123,21 @@ class _Stage:
         self._fixed: Final = [
             FACTS[name] for name in sorted({n for rule in rules for n in rule.condition.reads} - VARYING)
         ]
-        self._of_tool: Final = tuple(fact.get for fact in self._fixed if fact.name.startswith("tool."))
+        self._of_tool: Final = tuple(fact for fact in self._fixed if fact.name.startswith("tool."))
         others = [fact for fact in self._fixed if not fact.name.startswith("tool.")]
-        self._getters: Final = (
+        self._others: Final = others
+        roots = sorted({root for fact in others for root in fact.roots})
+        self._getters: Final[tuple[Callable[[Facts], Any], ...]] = (
+            *((attrgetter(*roots),) if roots else ()),
             *(fact.get for fact in others if not fact.roots and fact.name not in VALUE_FACTS),
             *((all_values,) if any(fact.name in VALUE_FACTS for fact in others) else ()),
         )
-        roots = sorted({root for fact in others for root in fact.roots})
-        self._plain: Final[Callable[[Facts], Any]] = attrgetter(*roots) if roots else lambda _: ()
         # Rules that nothing varying decides.
         self._steady: Final = tuple(at for at, rule in enumerate(rules) if not rule.condition.reads & VARYING)
         self._tools: dict[tuple[int, bool], tuple[ToolLabel, int]] = {}
         self._numbers: dict[Hashable, int] = {}
+        # What rules read of a tool, by its number.
+        self._read: dict[int, dict[str, Any]] = {}
         self._next = count()
         self._kept: dict[Hashable, _Kept] = {}
         self._joined: dict[tuple[int, ...], _Joined] = {}
@@ -151,10 +148,7 @@ class _Stage:
         number = self._tool(facts)
         known = self._settled.get(number)
         if known is None:
-            data = {
-                fact.name: plain(fact.kind, fact.get(facts)) for fact in self._fixed if fact.name.startswith("tool.")
-            }
-            activation = self._env.Activation(data=data)
+            activation = self._env.Activation(data=self._read[number])
             known = all(value_of(rule.condition.program, activation)[0] is not None for rule in self._rules)
             if len(self._settled) >= KEPT:
                 self._settled.clear()
@@ -162,10 +156,10 @@ class _Stage:
         return known
 
     def decide(self, facts: Facts) -> Ruling:
-        key = (self._tool(facts), self._plain(facts), *[get(facts) for get in self._getters])
+        key = (self._tool(facts), *[get(facts) for get in self._getters])
         kept = self._kept.get(key)
         if kept is None:
-            kept = self._keep(key, facts)
+            kept = self._keep(key[0], key, facts)
         if not kept.open:
             return kept.ruling
         found = self._open(kept, facts)
@@ -173,8 +167,6 @@ class _Stage:
 
     def _tool(self, facts: Facts) -> int:
         """A number that stands for all that rules read of the tool."""
-        if not self._of_tool:
-            return 0
         tool = facts.tool
         # Whether there are arguments is all that facts of a tool ask of the call.
         place = (id(tool), bool(facts.args) or facts.args is None)
@@ -185,16 +177,20 @@ class _Stage:
         if len(self._tools) >= KEPT:
             self._tools.clear()
             self._numbers.clear()
-        key = tuple([get(facts) for get in self._of_tool])
+            self._read.clear()
+        key = tuple([fact.get(facts) for fact in self._of_tool])
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = next(self._next)
+            values = zip(self._of_tool, key, strict=True)
+            self._read[number] = {fact.name: plain(fact.kind, value) for fact, value in values}
         self._tools[place] = (tool, number)
         return number
 
-    def _keep(self, key: Hashable, facts: Facts) -> _Kept:
+    def _keep(self, tool: int, key: Hashable, facts: Facts) -> _Kept:
         """Evaluates every rule without what varies. One that has an answer even so does not depend on it."""
-        data = {fact.name: plain(fact.kind, fact.get(facts)) for fact in self._fixed}
+        data = dict(self._read[tool])
+        data.update((fact.name, plain(fact.kind, fact.get(facts))) for fact in self._others)
         activation = self._env.Activation(data=data)
         matched: dict[int, str] = {}
         undecided: list[int] = []

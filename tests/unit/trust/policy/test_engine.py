@@ -194,6 +194,7 @@ def test_ten_thousand_kinds_of_calls_leave_little_behind():
     policy = rules(rule("a", "ask", "size(provenance.untrusted) > 0"))
     for at in range(3 * KEPT):
         assert policy.decide(facts(tool(tool=f"t{at}"), provenance=found(**{f"p{at}": "prompt"}))).effect == "allow"
-    stage = policy._calls
+    stage = policy.decide.__self__
     assert len(stage._kept) <= KEPT
     assert len(stage._tools) <= KEPT
+    assert len(stage._read) <= KEPT
