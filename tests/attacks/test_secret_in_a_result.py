@@ -16,8 +16,9 @@ PEM = (
 )
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dBjftJeZ4CVPmB92K27uhbUJU1p1r5Wq"
 SECRET_KEY = "q7W3/r9T1y8U2+4pLzXm5Nc2Vt9Bd4Hf6Jk8Rs1A"
-ENV = f"AWS_ACCESS_KEY_ID={AWS}\nAWS_SECRET_ACCESS_KEY={SECRET_KEY}\nDB_PASSWORD={PASSWORD}\n{PEM}\ntoken {JWT}\nEND=1"
-SECRETS = [AWS, SECRET_KEY, PASSWORD, JWT, "BCIEIAJx3v8Qw1Zr5Ty7Lp2Kd9Wm", "PRIVATE KEY"]
+PAYMENTS = "rk_live_" + "51Hq9zTtWvU3mK7dQ2"
+ENV = f"PAYMENTS={PAYMENTS}\nAWS_ACCESS_KEY_ID={AWS}\nAWS_SECRET_ACCESS_KEY={SECRET_KEY}\nDB_PASSWORD={PASSWORD}\n{PEM}\ntoken {JWT}\nEND=1"
+SECRETS = [PAYMENTS, AWS, SECRET_KEY, PASSWORD, JWT, "BCIEIAJx3v8Qw1Zr5Ty7Lp2Kd9Wm", "PRIVATE KEY"]
 RESULTS = {
     "in a text": text(ENV),
     "in JSON in a text": text(json.dumps({"env": ENV, "password": PASSWORD})),
@@ -62,10 +63,10 @@ def test_it_is_on_record_as_masked_without_being_there(trusting):
     (noted,) = trusting.noted("trust.masked")[before:]
     assert noted["detail"]["tool"] == "fetch"
     assert "an AWS access key" in noted["detail"]["secrets"]
-    assert noted["detail"]["masked"] == 5
+    assert noted["detail"]["masked"] == 6
     assert [one for one in SECRETS if one in json.dumps(noted)] == []
     shown = trusting.run("session", "show", noted["detail"]["session"], "--json")
-    assert "5 secrets masked" in shown
+    assert "6 secrets masked" in shown
     assert [one for one in SECRETS if one in shown] == []
 
 

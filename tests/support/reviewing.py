@@ -7,11 +7,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from callgate.cli.services import label_proposals
 from callgate.pinning.document import approval_hash, beside
 from callgate.pinning.model import Connected, PinningSettings, ServerSeen, ToolSeen
+from callgate.pinning.review.views import Labelling
 from callgate.pinning.service import Choice, Pins
 from callgate.pinning.storage import PinRepository
+from callgate.trust.proposing import label_line, propose_label
 
 KEY: Final = bytes(range(32))
 FILES_ID: Final = "npm:@example/files@1.4.2"
@@ -32,7 +33,9 @@ def tool(name: str, description: str | None = None, schema: Any = None, **beside
 
 def pins_over(shelf: PinRepository, **settings: Any) -> Pins:
     """The service, with a key of its own."""
-    return Pins(shelf, lambda: [KEY], settings=PinningSettings(**settings), labelling=label_proposals())
+    return Pins(
+        shelf, lambda: [KEY], settings=PinningSettings(**settings), labelling=Labelling(propose_label, label_line)
+    )
 
 
 async def approve(pins: Pins, server_id: str, name: str, *, by: str = "berta", **options: Any) -> None:

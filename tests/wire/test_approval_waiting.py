@@ -322,6 +322,17 @@ async def test_with_several_people_one_has_to_be_named(tmp_path):
                 assert ran(await task) == "wipe"
 
 
+async def test_somebody_without_a_passkey_keeps_nobody_from_being_asked(tmp_path):
+    with http_vault(tmp_path / "web") as web:
+        tables = {"web": {"url": web.url, "approval": {"tools": ["wipe"]}}}
+        async with person_at(tmp_path, "ben") as ben:
+            await ben.approvals.add_user("ann", by="test")
+            with serving(tmp_path, tables) as gateway:
+                task = asyncio.create_task(aside(Guest(gateway.url("web"), {}).call, "wipe", id="1"))
+                await ben.approve()
+                assert ran(await task) == "wipe"
+
+
 @requirement("VA-178")
 @both_eras
 async def test_nobody_is_asked_more_than_they_can_look_at(small, era):

@@ -296,10 +296,18 @@ def test_status_stop_restart_and_logs(tmp_path, capsys):
             assert code == 0
             assert address in text
             assert "teller:" in text
+            assert "Restart your clients" in said("restart")[1]
         assert "listening" in said("logs")[1]
         first = person.status()["pid"]
-        assert said("restart")[0] == 0
-        assert person.status()["pid"] != first
+        code, text = said("restart")
+        assert code == 0
+        assert "Restart your clients" not in text
+        assert (now := person.status()["pid"]) != first
+        before = person.config.read_text()
+        person.config.write_text("[gateway")
+        assert said("restart")[0] == 1
+        person.config.write_text(before)
+        assert person.status()["pid"] == now
         assert said("stop")[0] == 0
         assert ask_gateway(person.place, "status") is None
 

@@ -26,10 +26,12 @@ DIRECT = ("direct-http", "direct-stdio")
 THROUGH = ("http-http", "stdio-stdio")
 # What changes the transport is built of the same two halves.
 CROSSED = ("http-stdio", "stdio-http")
+# The whole gateway in the process of `callgate wrap`.
+ALONE = ("alone-stdio", "alone-http")
 NOTE = "memo://note"
 UP, DOWN = "dev.example/up", "dev.example/down"
 LOG_LEVEL = "io.modelcontextprotocol/logLevel"
-WAYS = [*(pytest.param(way, marks=pytest.mark.verify) for way in (*DIRECT, *CROSSED)), *THROUGH]
+WAYS = [*(pytest.param(way, marks=pytest.mark.verify) for way in (*DIRECT, *CROSSED, *ALONE)), *THROUGH]
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -47,8 +49,8 @@ async def connections(way, everything, gateway, tmp_path_factory):
     """A connection in each mode."""
     errors = tmp_path_factory.mktemp("client") / "stderr"
 
-    def wrapped(name):
-        return over_stdio([CALLGATE, "wrap", "-c", str(gateway.config), name], errors)
+    def wrapped(name, *options):
+        return over_stdio([CALLGATE, "wrap", "-c", str(gateway.config), *options, name], errors)
 
     server = {
         "direct-http": lambda: everything.url,
@@ -57,6 +59,8 @@ async def connections(way, everything, gateway, tmp_path_factory):
         "http-stdio": lambda: gateway.url("pipe"),
         "stdio-stdio": lambda: wrapped("pipe"),
         "stdio-http": lambda: wrapped("web"),
+        "alone-stdio": lambda: wrapped("pipe", "--alone"),
+        "alone-http": lambda: wrapped("web", "--alone"),
     }[way]
     async with AsyncExitStack() as stack:
         yield {mode: await stack.enter_async_context(connected(server(), mode, everything.marks)) for mode in MODES}

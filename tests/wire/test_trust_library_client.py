@@ -138,7 +138,7 @@ async def test_a_rule_that_asks_waits_for_the_person(travel, road):
     assert (question.destination, question.outcomes, question.source) == ("internal", "irreversible", ("system",))
     assert question.attribution == ("local:anonymous/hr/salaries.xlsx",)
     assert question.sensitivity == ("financial",)
-    for word in ("organisation", "cannot be undone", "Where it came from: local:anonymous/hr/salaries.xlsx"):
+    for word in ("organisation", "cannot be undone", "The agent has read from: local:anonymous/hr/salaries.xlsx"):
         assert word in question.text
 
 

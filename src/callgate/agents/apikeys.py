@@ -11,11 +11,12 @@ import re
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from callgate.agents.model import ApiKey
+from callgate.agents.storage import AgentRepository
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
 
@@ -29,14 +30,6 @@ def shown_id(text: str) -> str:
     """The part of a key that may be shown, wherever in a text a key stands; empty where there is none."""
     found = _FORM.search(text)
     return "" if found is None else found["id"]
-
-
-class KeyShelf(Protocol):
-    """What keys need of the store; times are milliseconds."""
-
-    async def add_key(self, key: ApiKey) -> None: ...
-
-    async def key(self, key_id: str) -> ApiKey | None: ...
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -54,7 +47,7 @@ class ApiKeys:
 
     def __init__(
         self,
-        shelf: KeyShelf,
+        shelf: AgentRepository,
         clock: Callable[[], int],
         *,
         token: Callable[[int], bytes] = secrets.token_bytes,

@@ -29,7 +29,8 @@ ALGORITHMS: Final = (ED25519, ECDSA_P256, RSA_PSS_512, RSA_PSS_256)
 RSA_BITS: Final = range(2048, 8193)
 
 _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
-_PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
+# RFC 7518 §6 and RFC 8037 §2: members that only whoever signs may know. `k` is the whole of a shared secret.
+PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
 _MEMBERS = {"OKP": ("crv", "kty", "x"), "EC": ("crv", "kty", "x", "y"), "RSA": ("e", "kty", "n")}
 # By the `alg` of the JWK; None stands for a JWK without one.
 _BY_ALG: Mapping[str, Mapping[str | None, tuple[str, ...]]] = {
@@ -148,7 +149,7 @@ def _purpose(jwk: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     kind, alg = jwk.get("kty"), jwk.get("alg")
     if not isinstance(kind, str) or kind not in _MEMBERS:
         raise _unusable("its type is not known here")
-    if _PRIVATE & jwk.keys():
+    if PRIVATE & jwk.keys():
         raise _unusable("its private half is published with it")
     if jwk.get("use", "sig") != "sig":
         raise _unusable("it is not for signatures")
@@ -244,9 +245,6 @@ MAX_BYTES: Final = 256 * 1024
 MAX_KEYS: Final = 100
 MAX_KID: Final = 256
 
-# RFC 7518 §6 and RFC 8037 §2: members that only whoever signs may know. `k` is the whole of a shared secret.
-PRIVATE: Final = frozenset(("d", "p", "q", "dp", "dq", "qi", "oth", "k"))
-
 
 class BadKeys(CallgateError):
     """A document that is no key set, or a key that is not taken; the text says why."""
@@ -257,6 +255,8 @@ class KeySet(NamedTuple):
 
     keys: Mapping[str, PublicKey]
     left_out: tuple[str, ...] = ()
+    # Thumbprints of keys that signed the directory themselves.
+    proven: frozenset[str] = frozenset()
 
     def find(self, keyid: str, *, by_kid: bool = False) -> PublicKey | None:
         """The key of this thumbprint; for old directories also the only one that is called so (WB-005)."""

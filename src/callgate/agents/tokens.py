@@ -22,7 +22,6 @@ from joserfc import jws
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, OKPKey, RSAKey
 
-from callgate.agents.fetching import Fetcher
 from callgate.agents.keys import PRIVATE, BadKeys, strict_json
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, place
 from callgate.gate import Caller
@@ -45,15 +44,6 @@ _CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521"}
 _RSA: Final = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 ASYMMETRIC: Final = frozenset({*_CURVES, *_RSA, "Ed25519"})
 _COMPACT: Final = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-
-
-def fetching(fetcher: Fetcher) -> Fetch:
-    """Fetches as directories are fetched, with the same guard."""
-
-    async def fetch(url: str) -> bytes:
-        return (await fetcher.fetch(url)).body
-
-    return fetch
 
 
 class BadToken(CallgateError):

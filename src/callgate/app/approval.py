@@ -9,6 +9,7 @@ import msgspec
 
 from callgate.app.observations import ServerObservations
 from callgate.approval import ApprovalBounds, Approvals, ApprovalSettings, Attestation, RelyingParty, Request
+from callgate.approval.overview import who_can_answer
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.reach import TAKES_ANY, Demand
 from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, RequestStateSigner
@@ -159,7 +160,7 @@ def named_for(config: Config, server: str) -> str | None:
 
 
 class Approver:
-    """Who is asked: the person named for the server, or for all of them, or the only one there is."""
+    """Who is asked: the person named for the server, or for all of them, or the only one who can answer."""
 
     def __init__(self, config: Config, approvals: Approvals) -> None:
         self._config = config
@@ -172,15 +173,15 @@ class Approver:
         named = self.named(server)
         if named is not None:
             return named if await self._approvals.shelf.user(named) is not None else None
-        people = await self._approvals.shelf.users()
-        if len(people) > 1:
-            names = ", ".join(person.name for person in people[:5])
+        shelf = self._approvals.shelf
+        able = who_can_answer(await shelf.users(), await shelf.credentials())
+        if len(able) > 1:
             raise Refused(
                 Reason.APPROVAL_UNAVAILABLE,
                 "the call needs a person's approval, several people are enrolled and none of them is named",
-                advice=f"The operator sets approval.user in callgate.toml to one of: {names}.",
+                advice=f"The operator sets approval.user in callgate.toml to one of: {', '.join(able[:5])}.",
             )
-        return people[0].name if people else None
+        return able[0] if able else None
 
 
 def party(section: ApprovalSection) -> RelyingParty:

@@ -1,7 +1,6 @@
 """Did a person approve exactly this call? SEP-2672: a passkey signs over the hash of the call's arguments."""
 
 from callgate.approval.annotation import UnreadableAnnotation, annotation, check_class, read_annotation
-from callgate.approval.ceremony import IssuedChallenge
 from callgate.approval.display import Describe, display_text, escape
 from callgate.approval.evidence import VerifiedCall
 from callgate.approval.model import (
@@ -16,7 +15,7 @@ from callgate.approval.model import (
     User,
 )
 from callgate.approval.people import EnrolledPasskey
-from callgate.approval.service import Approvals
+from callgate.approval.service import Approvals, IssuedChallenge
 from callgate.approval.settings import ApprovalSettings, Attestation, RelyingParty
 from callgate.approval.storage import ApprovalBounds, ApprovalRepository
 

@@ -117,14 +117,11 @@ def _mark_leniently(reply: bytes, policy_for: PolicyFor) -> bytes:
     message = decode_leniently(reply)
     result = message.get("result") if isinstance(message, dict) else None
     tools = result.get("tools") if isinstance(result, dict) else None
-    changed = False
-    for tool in tools if isinstance(tools, list) else ():
-        mark = _mark_for(tool, policy_for)
-        if mark is not None:
-            meta = tool.get("_meta")
-            tool["_meta"] = {**(meta if isinstance(meta, dict) else {}), META: mark}
-            changed = True
-    return json.dumps(message).encode() if changed else reply
+    entries = tools if isinstance(tools, list) else []
+    written = [marked(tool, policy_for) for tool in entries]
+    if not isinstance(result, dict) or all(one is other for one, other in zip(written, entries, strict=True)):
+        return reply
+    return json.dumps({**message, "result": {**result, "tools": written}}).encode()
 
 
 def _mark_for(tool: Any, policy_for: PolicyFor) -> dict[str, Any] | None:

@@ -26,19 +26,11 @@ from callgate.protocol import WEBAUTHN
 _ID_CHARS: Final = 256
 
 
-class MethodProof(Protocol):
-    """What a method makes of `evidence.response`."""
-
-    @property
-    def id(self) -> str:
-        """The credential that it says it was made with."""
-
-
 class Method(Protocol):
     """One way to prove an approval."""
 
-    def read(self, response: Mapping[str, Any]) -> MethodProof:
-        """Decode it; Malformed for another shape."""
+    def read(self, response: Mapping[str, Any]) -> Any:
+        """Decode it, `id` is the credential that it says it was made with; Malformed for another shape."""
 
     def check(self, proof: Any, challenge: Challenge, credential: Credential, party: RelyingParty) -> SignedAssertion:
         """Verify it; NotVerified if it does not hold."""
@@ -86,7 +78,7 @@ class Evidence(msgspec.Struct, frozen=True):
     name: str
     method: Method
     challenge_id: str
-    proof: MethodProof
+    proof: Any
 
 
 def read_evidence(evidence: object, methods: Mapping[str, Method] = METHODS) -> Evidence:

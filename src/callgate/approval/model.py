@@ -44,14 +44,19 @@ class Credential(msgspec.Struct, frozen=True):
     public_key: bytes
     counter: int
     transports: tuple[str, ...]
-    name: str
-    aaguid: str
-    attestation: str
-    backup_eligible: bool
-    backed_up: bool
-    created_at: int
+    name: str = ""
+    aaguid: str = ""
+    attestation: str = ""
+    backup_eligible: bool = False
+    backed_up: bool = False
+    created_at: int = 0
     last_used_at: int | None = None
     revoked_at: int | None = None
+
+    @property
+    def descriptor(self) -> dict[str, Any]:
+        """As `allowCredentials` and `excludeCredentials` name it."""
+        return {"type": "public-key", "id": self.id, "transports": list(self.transports)}
 
     def satisfies(self, wanted: AuthenticatorClass) -> bool:
         """§4.7: `platform` takes any; `cross-platform` takes what says that it works from another device."""

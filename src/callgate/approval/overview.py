@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from typing import Final, Literal, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -19,6 +20,14 @@ Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
 _NAMES: Final = ("agent", "name", "client")
 _MOST: Final = 1000
 _BEGINNING: Final = 120
+
+
+def who_can_answer(people: Sequence[User], passkeys: Iterable[Credential]) -> list[str]:
+    """Who may be asked where nobody is named: of several people, those who have a passkey and may approve. Where none
+    of them has, all."""
+    held = {one.user for one in passkeys}
+    able = [one.name for one in people if one.name in held and one.role != "viewer"]
+    return able or [one.name for one in people]
 
 
 class PersonRow(msgspec.Struct, frozen=True):
@@ -121,43 +130,23 @@ async def requests(
 
 
 def passkey_row(held: Credential) -> PasskeyRow:
-    return PasskeyRow(
-        id=held.id,
-        user=held.user,
-        name=held.name,
-        kind=kind(held),
-        transports=held.transports,
-        backed_up=held.backed_up,
-        backup_eligible=held.backup_eligible,
-        counts=held.counter > 0,
-        attestation=held.attestation,
-        aaguid=held.aaguid,
-        fingerprint=fingerprint(held.public_key),
-        created_at=held.created_at,
-        last_used_at=held.last_used_at,
-        revoked_at=held.revoked_at,
-    )
+    own: dict[str, Any] = {"kind": kind(held), "counts": held.counter > 0, "fingerprint": fingerprint(held.public_key)}
+    return PasskeyRow(**_same_fields(held, PasskeyRow), **own)
 
 
 def request_row(request: Request, now: int) -> RequestRow:
-    return RequestRow(
-        id=request.id,
-        state=phase(request, now),
-        user=request.user,
-        who=asker(request),
-        server=request.server,
-        tool=request.tool,
-        version=request.version,
-        why=request.why,
-        text=request.display_text,
-        arguments=beginning(request.canonical),
-        created_at=request.created_at,
-        expires_at=request.expires_at,
-        decided_at=request.decided_at,
-        decided_by=request.decided_by,
-        note=request.note,
-        call=request.call,
-    )
+    own = {
+        "state": phase(request, now),
+        "who": asker(request),
+        "text": request.display_text,
+        "arguments": beginning(request.canonical),
+    }
+    return RequestRow(**_same_fields(request, RequestRow) | own)
+
+
+def _same_fields(held: Credential | Request, row: type[msgspec.Struct]) -> dict[str, Any]:
+    """What a row shows as it is."""
+    return {name: getattr(held, name) for name in row.__struct_fields__ if hasattr(held, name)}
 
 
 def phase(request: Request, now: int) -> Phase:

@@ -11,7 +11,6 @@ import msgspec
 
 from callgate.approval.action import to_base64url, to_iso
 from callgate.approval.base import Base
-from callgate.approval.ceremony import named
 from callgate.approval.model import Credential, Registration, Role, Ticket, User
 from callgate.approval.webauthn import (
     ALGORITHMS,
@@ -43,13 +42,6 @@ def label(text: str, otherwise: str) -> str:
     """A name that a person gave a passkey or themselves, fit to be shown."""
     shown = "".join(char for char in text if char.isprintable()).strip()[:_NAME_CHARS]
     return shown or otherwise
-
-
-class Removed(msgspec.Struct, frozen=True):
-    """Somebody who is here no longer, and how many passkeys went with them."""
-
-    name: str
-    passkeys: int
 
 
 _CODES: Final = 8
@@ -109,7 +101,7 @@ class Enrolment(Base):
         if not await self.shelf.set_role(name, role, witness):
             raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
 
-    async def remove(self, name: str, *, by: str) -> Removed:
+    async def remove(self, name: str, *, by: str) -> None:
         """Remove a person with their passkeys, recovery codes and open approvals, for good.
 
         Refused(LAST_OPERATOR) where those who stay could change nothing.
@@ -119,7 +111,6 @@ class Enrolment(Base):
         witness = self._witness("user.remove", by, {"user": name, "passkeys": passkeys})
         if not await self.shelf.remove_user(name, witness):
             raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
-        return Removed(name, passkeys)
 
     async def invite(self, name: str, display_name: str = "", *, by: str, role: Role) -> str:
         """Add a person, and a ticket for their first passkey: whoever finds it later gets nowhere with it."""
@@ -195,7 +186,7 @@ class Enrolment(Base):
             "pubKeyCredParams": [{"type": "public-key", "alg": number} for number in ALGORITHMS],
             "timeout": self.settings.registration_ms,
             "attestation": self.settings.attestation.conveyance,
-            "excludeCredentials": [named(one) for one in stored],
+            "excludeCredentials": [one.descriptor for one in stored],
             "authenticatorSelection": {"residentKey": "preferred", "userVerification": "required"},
         }
 

@@ -130,20 +130,7 @@ def _assertion(read: _Facts) -> Assertion:
 
 
 def _credential(read: _Facts) -> Credential:
-    return Credential(
-        id=read.credential,
-        user=read.user,
-        handle=b"",
-        public_key=_bytes(read.public_key, "public_key"),
-        counter=0,
-        transports=(),
-        name="",
-        aaguid="",
-        attestation="",
-        backup_eligible=False,
-        backed_up=False,
-        created_at=0,
-    )
+    return Credential(read.credential, read.user, b"", _bytes(read.public_key, "public_key"), 0, ())
 
 
 def _relying_party(read: _Facts, data: bytes) -> str:

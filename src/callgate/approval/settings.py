@@ -52,10 +52,6 @@ class RelyingParty(msgspec.Struct, frozen=True, dict=True):
         return top_origin is not None and top_origin in self.top_origins
 
 
-# Challenges and registrations are remembered this long after their end, so that a late replay is called a replay.
-REMEMBER_MS: Final = 600_000
-
-
 class Attestation(msgspec.Struct, frozen=True):
     """What new passkeys have to prove: nothing, or that a listed maker made them; and which models are taken."""
 

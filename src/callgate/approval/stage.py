@@ -18,7 +18,6 @@ import msgspec
 from callgate.approval import Approvals, Gated, GrantUse, Request, escape
 from callgate.approval.action import action_hash, to_iso
 from callgate.approval.annotation import add_capability, mark_tools, marked
-from callgate.approval.ceremony import action_hash_of
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.pending import (
     KeepAlive,
@@ -43,6 +42,7 @@ from callgate.approval.requirements import (
     read_tools,
     state_in,
 )
+from callgate.approval.service import action_hash_of
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict

@@ -9,7 +9,7 @@ import msgspec
 
 from callgate.audit import merkle, note
 from callgate.audit.merkle import HASH
-from callgate.audit.storage import Tables, TreeHead, TreeTables
+from callgate.audit.storage import Tables, TreeHead
 from callgate.errors import AuditError, NotInTree, Tampered
 
 WIDTH: Final = 256
@@ -99,7 +99,7 @@ class Inclusion(msgspec.Struct, frozen=True):
     note: str
 
 
-def inclusion(tables: TreeTables, record: int) -> Inclusion:
+def inclusion(tables: Tables, record: int) -> Inclusion:
     """The proof for one record."""
     head = _head(tables)
     leaf = leaf_of(tables, record, head.size)
@@ -111,7 +111,7 @@ def inclusion(tables: TreeTables, record: int) -> Inclusion:
     return Inclusion(leaf, merkle.inclusion(leaf, head.size, grown.node), head.note)
 
 
-def consistency(tables: TreeTables, old: note.Checkpoint) -> list[bytes]:
+def consistency(tables: Tables, old: note.Checkpoint) -> list[bytes]:
     """The proof that the log still begins with what an earlier checkpoint said; checked before it is returned."""
     head = _head(tables)
     new = note.parse(head.note)
@@ -135,14 +135,14 @@ def consistency(tables: TreeTables, old: note.Checkpoint) -> list[bytes]:
     return path
 
 
-def _head(tables: TreeTables) -> TreeHead:
+def _head(tables: Tables) -> TreeHead:
     head = tables.head()
     if head is None:
         raise AuditError("the log is empty", advice="Start a gateway on this store, or name another with --store.")
     return head
 
 
-def leaf_of(tables: TreeTables, record: int, size: int) -> int | None:
+def leaf_of(tables: Tables, record: int, size: int) -> int | None:
     """The leaf of a record, None if it is not in the tree; O(log n), because both grow together."""
     low, high = 0, min(size, record)
     # Without gaps in the ids, record n is leaf n - 1: look there first.

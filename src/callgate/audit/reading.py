@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.audit.records import DecisionRecord, OutcomeRecord, Record, decode
-from callgate.audit.storage import CallTables, Filter
+from callgate.audit.storage import Filter, Tables
 from callgate.errors import AuditError
 
 
@@ -20,13 +20,13 @@ class CallEntry(msgspec.Struct, frozen=True):
     outcome: OutcomeRecord | None = None
 
 
-def entries(tables: CallTables, wanted: Filter, limit: int) -> list[CallEntry]:
+def entries(tables: Tables, wanted: Filter, limit: int) -> list[CallEntry]:
     """The newest calls that match, oldest first."""
     found = [(number, _decode(number, body)) for number, body in tables.decisions(wanted, limit)]
     return with_outcomes(tables, [(n, record) for n, record in found[::-1] if isinstance(record, DecisionRecord)])
 
 
-def with_outcomes(tables: CallTables, decisions: Sequence[tuple[int, DecisionRecord]]) -> list[CallEntry]:
+def with_outcomes(tables: Tables, decisions: Sequence[tuple[int, DecisionRecord]]) -> list[CallEntry]:
     """Decisions, each with what became of it."""
     ended: dict[str, OutcomeRecord] = {}
     for number, body in tables.outcomes([record.call for _, record in decisions]):
@@ -36,7 +36,7 @@ def with_outcomes(tables: CallTables, decisions: Sequence[tuple[int, DecisionRec
     return [CallEntry(number, record, ended.get(record.call)) for number, record in decisions]
 
 
-def entry(tables: CallTables, call: str) -> CallEntry:
+def entry(tables: Tables, call: str) -> CallEntry:
     """One call by its id, or by the beginning of it if that is enough."""
     matches = entries(tables, Filter(call=call), 1)
     if not matches and len(call) >= 4:
@@ -49,7 +49,7 @@ def entry(tables: CallTables, call: str) -> CallEntry:
     return matches[0]
 
 
-def lost(tables: CallTables, outcomes: Sequence[str], first: int, limit: int) -> list[CallEntry]:
+def lost(tables: Tables, outcomes: Sequence[str], first: int, limit: int) -> list[CallEntry]:
     """The newest calls from this record on that ended like one of these, the newest first."""
     ended = [_decode(number, body) for number, body in tables.failures(outcomes, first, limit)]
     outcome = {one.call: one for one in ended if isinstance(one, OutcomeRecord)}
@@ -99,7 +99,7 @@ class SearchPage(msgspec.Struct, frozen=True):
 
 
 def search(
-    tables: CallTables,
+    tables: Tables,
     wanted: Search,
     *,
     before: int | None = None,
@@ -125,7 +125,7 @@ def search(
 class _Searching:
     """One search in one view of the log."""
 
-    def __init__(self, tables: CallTables, wanted: Search, limit: int, tired: Callable[[], bool]) -> None:
+    def __init__(self, tables: Tables, wanted: Search, limit: int, tired: Callable[[], bool]) -> None:
         self._tables = tables
         self._wanted = wanted
         self._limit = limit

@@ -57,8 +57,10 @@ class Counted(msgspec.Struct, frozen=True):
     calls: int
 
 
-class TreeTables(Protocol):
-    """The tree, inside one transaction."""
+class Tables(Protocol):
+    """Everything of the log, inside one transaction: the tree, the records, and the records as calls."""
+
+    # -- the tree --
 
     def head(self) -> TreeHead | None:
         """The head; None before the first checkpoint."""
@@ -98,9 +100,7 @@ class TreeTables(Protocol):
     def archive(self, checkpoint: Archived) -> None:
         """Keep a checkpoint; the same one twice is kept once."""
 
-
-class CallTables(Protocol):
-    """The records as calls, for readers."""
+    # -- calls, for readers --
 
     def of_call(self, call: str) -> Sequence[tuple[int, int, bytes]]:
         """id, kind and body of a call's records, in order."""
@@ -139,9 +139,7 @@ class CallTables(Protocol):
     def decided(self, calls: Sequence[str]) -> Sequence[tuple[int, bytes]]:
         """id and body of these calls' decisions, in order."""
 
-
-class Tables(TreeTables, CallTables, Protocol):
-    """Everything of the log, inside one transaction."""
+    # -- records --
 
     @property
     def dense(self) -> bool:

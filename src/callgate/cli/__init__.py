@@ -1,4 +1,4 @@
-"""The command line: a verb is a module or a package here, with `register(app)`."""
+"""The command line: a verb is a function of a module or a package here, and stands in the table below."""
 
 from __future__ import annotations
 
@@ -15,42 +15,88 @@ import typer
 from callgate._version import __version__
 from callgate.errors import CallgateError
 
-# Verb and module, with the function that registers it if that is not `register`; in the order of the help.
-VERBS: Final = {
-    "demo": "demo",
-    "install": "install",
-    "uninstall": "install.uninstall",
-    "upgrade": "install.upgrade",
-    "serve": "serve",
-    "wrap": "wrap",
-    "status": "gateway",
-    "stop": "gateway",
-    "restart": "gateway",
-    "logs": "gateway",
-    "service": "service",
-    "prompt": "prompt",
-    "call": "call",
-    "check": "check",
-    "doctor": "doctor",
-    "config": "check:register_config",
-    "review": "review",
-    "tools": "tools",
-    "labels": "labels",
-    "policy": "policy",
-    "agents": "agents",
-    "block-all": "block_all",
-    "enroll": "enroll",
-    "users": "users",
-    "credentials": "users:register_credentials",
-    "approvals": "approvals",
-    "watch": "watch",
-    "session": "session",
-    "quarantine": "session:register_quarantine",
-    "audit": "audit",
-    "store": "store",
-    "keys": "store:register_keys",
-    "completion": "completion",
+# Each verb, in the order of the help: the module with a function of its name; for a group its help and its verbs, with
+# their functions where those are called otherwise.
+VERBS: Final[dict[str, tuple[str, ...]]] = {
+    "demo": ("demo",),
+    "install": ("install",),
+    "uninstall": ("install.uninstall",),
+    "upgrade": ("install.upgrade",),
+    "serve": ("serve",),
+    "wrap": ("wrap",),
+    "status": ("gateway",),
+    "stop": ("gateway",),
+    "restart": ("gateway",),
+    "logs": ("gateway",),
+    "service": (
+        "service",
+        "Your gateway as a service of your session, which keeps it running.",
+        "install uninstall status",
+    ),
+    "prompt": ("prompt",),
+    "call": ("call",),
+    "check": ("check",),
+    "doctor": ("doctor",),
+    "config": ("check", "Show the configuration in force, or its JSON Schema.", "show schema"),
+    "review": ("review",),
+    "tools": (
+        "tools",
+        "The tools that servers list, and who approved which of them.",
+        """list:list_tools show diff approve:decide.approve block:decide.block withdraw:decide.withdraw
+        together:decide.together history servers:servers.servers forget:servers.forget verify:servers.verify""",
+    ),
+    "labels": ("labels", "What tools do with data, and who said so.", "show report starter"),
+    "policy": (
+        "policy",
+        "The rules that decide which calls pass, wait for a person or stop.",
+        "check facts explain replay test:try_cases",
+    ),
+    "agents": (
+        "agents",
+        "Who may call; and for agents: keys, directories, signatures.",
+        """list:list_agents show add:change.add remove:change.remove refresh:change.refresh why keygen:keys.keygen
+        directory:keys.directory sign:requests.sign verify:requests.verify""",
+    ),
+    "block-all": (
+        "block_all",
+        "The kill switch: refuse every call, in every gateway on the store.",
+        "on off status",
+    ),
+    "enroll": ("enroll",),
+    "users": ("users", "The people who approve calls.", "list:list_users add role remove"),
+    "credentials": ("users", "The passkeys that approve calls.", "list:list_credentials rename revoke"),
+    "approvals": ("approvals", "The calls that wait for a person.", "list:list_approvals show refuse"),
+    "watch": ("watch",),
+    "session": (
+        "session",
+        "What agents' sessions have taken in, and what they did with it.",
+        "list:list_sessions show declassify",
+    ),
+    "quarantine": (
+        "session",
+        "Results that are kept back until somebody has read them.",
+        "list:list_held show:show_held release drop",
+    ),
+    "audit": (
+        "audit",
+        "What was decided, what happened, and the proof of both.",
+        "list:list_calls show verify export receipt checkpoint prune",
+    ),
+    "store": ("store", "The database with the audit log and the switches.", "check upgrade backup"),
+    "keys": ("store", "The keys that sign and seal the audit log.", "list:list_keys rotate export"),
+    "completion": ("completion",),
 }
+# Commands that read their words in another way: by the name of the class in `common`.
+_CLASSES: Final = {
+    "call": "BeforeDashes",
+    **dict.fromkeys(
+        ("agents show", "agents why", "approvals show", "approvals refuse", "credentials rename", "credentials revoke"),
+        "TakesIds",
+    ),
+}
+_PANELS: Final = dict.fromkeys(
+    ("agents keygen", "agents directory", "agents sign", "agents verify"), "For an agent's own operator"
+)
 
 
 def main() -> None:
@@ -107,14 +153,38 @@ def build(arguments: list[str]) -> typer.Typer:
     app.callback()(_options)
     # One verb needs one module: `callgate wrap` starts with every client, so it starts light.
     asked = arguments[0] if arguments else ""
-    for place in [VERBS[asked]] if asked in VERBS else dict.fromkeys(VERBS.values()):
-        module, _, function = place.partition(":")
-        getattr(import_module(f"callgate.cli.{module}"), function or "register")(app)
+    for verb in [asked] if asked in VERBS else VERBS:
+        _add(app, verb)
     if asked not in VERBS or _asks_for_help(arguments):
         from callgate.cli.help_texts import attach
 
         attach(app)
     return app
+
+
+def _add(app: typer.Typer, verb: str) -> None:
+    place, *group = VERBS[verb]
+    if not group:
+        app.command(verb, **_options_of(verb))(_function(f"{place}.{verb}"))
+        return
+    text, words = group
+    verbs = typer.Typer(no_args_is_help=True, help=text)
+    for name, _, function in (word.partition(":") for word in words.split()):
+        verbs.command(name, **_options_of(f"{verb} {name}"))(_function(f"{place}.{function or name}"))
+    app.add_typer(verbs, name=verb)
+
+
+def _function(path: str) -> Callable[..., Any]:
+    module, _, name = path.rpartition(".")
+    found: Callable[..., Any] = getattr(import_module(f"callgate.cli.{module}"), name)
+    return found
+
+
+def _options_of(words: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"rich_help_panel": _PANELS[words]} if words in _PANELS else {}
+    if words in _CLASSES:
+        found["cls"] = _function(f"common.{_CLASSES[words]}")
+    return found
 
 
 def colour() -> bool | None:

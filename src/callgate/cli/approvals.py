@@ -16,7 +16,6 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
-    TakesIds,
     as_typed,
     operator,
     pick,
@@ -26,7 +25,7 @@ from callgate.cli.common import (
 )
 from callgate.cli.links import approval_link, console_url, how_to_serve, is_listening
 from callgate.cli.printing import moment, plain, print_table
-from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
+from callgate.cli.services import OpenedStore, edit_services, open_services
 from callgate.config import Config
 
 IdArgument = Annotated[
@@ -39,14 +38,6 @@ _LINES: Final = 60
 _LINE: Final = 600
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The calls that wait for a person.")
-    verbs.command("list")(list_approvals)
-    verbs.command("show", cls=TakesIds)(show)
-    verbs.command("refuse", cls=TakesIds)(refuse)
-    app.add_typer(verbs, name="approvals")
-
-
 def list_approvals(
     *,
     config: ConfigOption = None,
@@ -57,7 +48,7 @@ def list_approvals(
     as_json: JsonOption = False,
 ) -> None:
     """List the calls that wait for a person, the newest first."""
-    with open_approvals(config, store) as opened:
+    with open_services(config, store) as opened:
         now = opened.approvals.now()
         rows = opened.wait(requests(opened.approvals.shelf, now, user, everything=everything, limit=limit))
     if as_json:
@@ -72,7 +63,7 @@ def show(
     request: IdArgument, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Show one call that waits, what became of it, and the page where it is approved."""
-    with open_approvals(config, store) as opened:
+    with open_services(config, store) as opened:
         found = _find(opened, request)
         row = request_row(found, opened.approvals.now())
     url = found.page or console_url(opened.config)
@@ -97,7 +88,7 @@ def refuse(
     note: Annotated[str, typer.Option("--note", help="Why; it is recorded, and reaches whoever called.")] = "",
 ) -> None:
     """Refuse a call that waits. That needs no passkey; to approve one does, on its page."""
-    with edit_approvals(config, store) as opened:
+    with edit_services(config, store) as opened:
         found = _find(opened, request)
         opened.wait(opened.approvals.refuse(found.id, by=operator(), note=note))
     typer.echo(f"Refused: {plain(found.tool)} on {plain(found.server)}.")
@@ -120,7 +111,7 @@ def _what_is_left(config: Config, path: Path | None, store: str | None, page: st
     return f"Nothing answers at {plain(page)} any more: whoever asked for this approval serves the page, and has ended."
 
 
-def _find(opened: OpenedApprovals, given: str) -> Request:
+def _find(opened: OpenedStore, given: str) -> Request:
     exact = opened.wait(opened.approvals.shelf.request(given))
     if exact is not None:
         return exact

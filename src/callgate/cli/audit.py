@@ -55,14 +55,6 @@ SinceOption = Annotated[str | None, typer.Option("--since", help="From then on: 
 UntilOption = Annotated[str | None, typer.Option("--until", help="Up to then, in the same forms.")]
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="What was decided, what happened, and the proof of both.")
-    verbs.command("list")(list_calls)
-    for verb in (show, verify, export, receipt, checkpoint, prune):
-        verbs.command(verb.__name__)(verb)
-    app.add_typer(verbs, name="audit")
-
-
 def list_calls(
     *,
     config: ConfigOption = None,

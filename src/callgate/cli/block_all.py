@@ -25,14 +25,6 @@ from callgate.errors import KeyringError
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded and shown.")]
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The kill switch: refuse every call, in every gateway on the store.")
-    verbs.command("on")(on)
-    verbs.command("off")(off)
-    verbs.command("status")(status)
-    app.add_typer(verbs, name="block-all")
-
-
 def on(config: ConfigOption = None, store: StoreOption = None, note: NoteOption = "") -> None:
     """Refuse every call from now on; running gateways follow within a second."""
     unrecorded = _turn(config, store, note, on=True)

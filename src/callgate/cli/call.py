@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 import typer
-from typer.core import TyperCommand
 
 from callgate.canonical import canonical
-from callgate.cli.common import ConfigOption, say
+from callgate.cli.common import BEHIND_DASHES, ConfigOption, say
 from callgate.config import find, load
 from callgate.config.secret import mask_url
 from callgate.errors import CallgateError, MessageError
@@ -31,22 +30,7 @@ if TYPE_CHECKING:
     from callgate.sdk.authenticators import PasskeyAuthenticator, Prompt
     from callgate.sdk.outcome import Done, Outcome
 
-_COMMAND: Final = "callgate.cli.call"
 _CHARS: Final = 300
-
-
-class _WithCommand(TyperCommand):
-    """Keeps what stands behind `--` apart: it is the server's command."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            args, ctx.meta[_COMMAND] = args[:at], args[at + 1 :]
-        return super().parse_args(ctx, args)
-
-
-def register(app: typer.Typer) -> None:
-    app.command("call", cls=_WithCommand)(call)
 
 
 def call(
@@ -92,7 +76,7 @@ def call(
     Exits with 0 for a result, 1 if the call was refused or failed, 2 for a mistake on the command line, 130 if you
     cancelled.
     """
-    command: list[str] = ctx.meta.get(_COMMAND, [])
+    command: list[str] = ctx.meta.get(BEHIND_DASHES, [])
     server, tool, pairs = _split(words, started=bool(command))
     arguments = read_arguments(pairs, more)
     target = find_target(server, command, path)

@@ -33,10 +33,6 @@ _SHOWN: Final = 5
 # What only this verb needs is imported by it: every other verb would wait for it too.
 
 
-def register(app: typer.Typer) -> None:
-    app.command("check")(check)
-
-
 def check(path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Check the configuration and list the servers in it, and which of their tools need a person's approval.
 
@@ -184,13 +180,6 @@ def approval_notes(loaded: Config, listed: Mapping[str, set[str]]) -> Iterator[s
                         f"{plain(tool)} of {name} differs from {plain(pattern)} in {where} only in capital letters, "
                         "and needs nobody. Spell it as the server does if it is meant."
                     )
-
-
-def register_config(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Show the configuration in force, or its JSON Schema.")
-    verbs.command("show")(show)
-    verbs.command("schema")(schema)
-    app.add_typer(verbs, name="config")
 
 
 def show(path: ConfigOption = None, as_json: JsonOption = False) -> None:

@@ -43,6 +43,7 @@ StoreOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+BEHIND_DASHES: Final = "callgate.cli.behind_dashes"
 _SHORT: Final = 10
 _SPAN: Final = re.compile(r"(?P<count>[0-9]{1,9})(?P<unit>[smhdw])\Z")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
@@ -51,6 +52,14 @@ _MARK: Final = "="
 _DASHED: Final = re.compile(r"-[A-Za-z0-9_-]+")
 # A short option may have its value right behind it; the ids of both kinds are longer than that.
 _WHOLE: Final = 16
+
+
+def file_to_write(path: Path | None) -> Path:
+    """The configuration file of a command, or where the user's own would be."""
+    from callgate.config import find
+    from callgate.local.place import own_config
+
+    return find(path) or Path(own_config())
 
 
 def configuration(path: Path | None, url: str | None) -> Config:
@@ -232,6 +241,16 @@ def parse_span(text: str) -> int:
     if span is None or not int(span["count"]):
         raise typer.BadParameter(f"{text!r} is not a span of time; write 30m, 12h or 90d")
     return int(span["count"]) * _SECONDS[span["unit"]]
+
+
+class BeforeDashes(TyperCommand):
+    """Keeps what stands behind `--` apart: it is another program's command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--" in args:
+            at = args.index("--")
+            args, ctx.meta[BEHIND_DASHES] = args[:at], args[at + 1 :]
+        return super().parse_args(ctx, args)
 
 
 class TakesIds(TyperCommand):

@@ -18,11 +18,11 @@ import typer
 from callgate.approval import Approvals, Credential
 from callgate.approval.overview import kind
 from callgate.approval.reach import choice, reach
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, operator, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, file_to_write, operator, print_json, say
 from callgate.cli.gateway import ask_gateway, ensure_running, place_of
 from callgate.cli.links import console_url, enrolment_link, has_display, how_to_serve, open_page
 from callgate.cli.printing import moment, plain
-from callgate.cli.services import OpenedApprovals, edit_approvals
+from callgate.cli.services import OpenedStore, edit_services
 from callgate.config import Config, find
 from callgate.errors import CallgateError, ConfigError
 from callgate.local.wrap import is_possible
@@ -36,10 +36,6 @@ _LOOK_SECONDS: Final = 0.3
 _STAY_SECONDS: Final = 600.0
 # What the page after it loads.
 _LINGER_SECONDS: Final = 2.0
-
-
-def register(app: typer.Typer) -> None:
-    app.command("enroll")(enroll)
 
 
 class IssuedTicket(msgspec.Struct, frozen=True):
@@ -84,7 +80,7 @@ def enroll(
 
     Whoever has the link becomes able to approve calls in that person's name: give it to nobody else.
     """
-    with edit_approvals(config, store, create=True) as opened:
+    with edit_services(config, store, create=True) as opened:
         _check_console(opened.config)
         # Where no gateway can be shared, this command shows the page itself.
         here = here or (not is_possible() and store is None and opened.config.approval.url is None)
@@ -103,7 +99,7 @@ def enroll(
             raise typer.Exit(130)
         people = len(opened.wait(opened.approvals.shelf.users()))
         served = "" if waits else how_to_serve(opened.config, config, store, url)
-        hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people))
+        hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people, config))
     for hint in filter(None, hints):
         say(hint)
 
@@ -121,7 +117,7 @@ def _check_console(config: Config) -> None:
 
 
 def console_address(
-    opened: OpenedApprovals, path: Path | None, store: str | None, minutes: float | None = None
+    opened: OpenedStore, path: Path | None, store: str | None, minutes: float | None = None
 ) -> str | None:
     """Where the link opens. The gateway of the configuration is started for it, where no other one shows the console:
     a store that the command line names belongs to a gateway that runs elsewhere."""
@@ -155,7 +151,7 @@ def waits_here(config: Config, store: str | None) -> bool:
     return store is None and config.approval.url is None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def wait_for_passkey(opened: OpenedApprovals, issued: IssuedTicket, url: str | None) -> Credential | None:
+def wait_for_passkey(opened: OpenedStore, issued: IssuedTicket, url: str | None) -> Credential | None:
     """The passkey that is made with the link, which is opened if there is an address to open it at and a browser.
     None after Ctrl-C."""
     try:
@@ -174,14 +170,14 @@ def wait_for_passkey(opened: OpenedApprovals, issued: IssuedTicket, url: str | N
     return held
 
 
-async def tell_enrolled(opened: OpenedApprovals, held: Credential) -> None:
+async def tell_enrolled(opened: OpenedStore, held: Credential) -> None:
     """Who has enrolled what, and what they can do with it."""
     say(f"{held.user}'s passkey {plain(held.name)!r} is enrolled: {kind(held).lower()}.")
     if told := await _what_it_approves(opened, held):
         say(told)
 
 
-async def _issue(opened: OpenedApprovals, user: str, display_name: str, minutes: float | None) -> IssuedTicket:
+async def _issue(opened: OpenedStore, user: str, display_name: str, minutes: float | None) -> IssuedTicket:
     by, approvals, demands = operator(), opened.approvals, await opened.demands()
     known = await approvals.shelf.user(user)
     others = [] if known is not None else [one.name for one in await approvals.shelf.users()]
@@ -217,7 +213,7 @@ def _print(issued: IssuedTicket, url: str | None, *, as_json: bool, here: bool =
     typer.echo(f"  {issued.ticket}\n")
 
 
-async def _what_it_approves(opened: OpenedApprovals, held: Credential) -> str:
+async def _what_it_approves(opened: OpenedStore, held: Credential) -> str:
     demands = await opened.demands()
     return "" if demands is None else reach(await opened.approvals.user(held.user), held, demands)
 
@@ -227,12 +223,12 @@ def _without_gateway(config: Config) -> str:
     return "Or add --here to this command: it shows the page by itself." if local else ""
 
 
-def _who_is_asked(config: Config, people: int) -> str:
+def _who_is_asked(config: Config, people: int, path: Path | None) -> str:
     """With several people, somebody has to be named."""
     named = config.approval.user or any(server.approval.user for server in config.servers.values())
     if people < 2 or named:
         return ""
-    return f"{people} people are here now: write who is asked as `user` under [approval] in callgate.toml."
+    return f"{people} people are here now: write who is asked as `user` under [approval] in {file_to_write(path)}."
 
 
 # -- a page of its own -----------------------------------------------------------------------------------------
@@ -246,7 +242,7 @@ def _check_here(config: Config) -> None:
         )
 
 
-def _show_page(opened: OpenedApprovals, issued: IssuedTicket, *, as_json: bool) -> None:
+def _show_page(opened: OpenedStore, issued: IssuedTicket, *, as_json: bool) -> None:
     made: list[Credential] = []
 
     async def enrolled(held: Credential) -> None:
@@ -263,7 +259,7 @@ def _show_page(opened: OpenedApprovals, issued: IssuedTicket, *, as_json: bool) 
 
 
 async def _serve(
-    opened: OpenedApprovals,
+    opened: OpenedStore,
     issued: IssuedTicket,
     listening: Callable[[str], None],
     enrolled: Callable[[Credential], Awaitable[None]],

@@ -36,13 +36,6 @@ ConfigOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    app.command("status")(status)
-    app.command("stop")(stop)
-    app.command("restart")(restart)
-    app.command("logs")(logs)
-
-
 def status(
     config: ConfigOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
@@ -79,10 +72,18 @@ def stop(config: ConfigOption = None) -> None:
 
 def restart(config: ConfigOption = None) -> None:
     """End your gateway and start it anew, after an upgrade or where it does not answer."""
+    from callgate.config import load
+
     at = place_of(config)
+    if Path(at.config).exists():
+        # A mistake in it is said while the old gateway still runs.
+        load(Path(at.config))
+    served = True
+    with contextlib.suppress(ConfigError):
+        served = bool((ask_gateway(at, "status") or {}).get("servers"))
     ended = end(at)
     typer.echo(f"Your gateway runs. Console: {ensure_running(at)['address']}")
-    if ended:
+    if ended and served:
         typer.echo("Restart your clients: the servers that they had started ended with the old one.")
 
 
@@ -132,7 +133,7 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
 
 def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
     """Be the gateway until the end; False where another one is."""
-    from callgate.local.holding import Taken, holding
+    from callgate.local.holding import AlreadyRunning, holding
     from callgate.prompts.hook import SHARED
     from callgate.prompts.listener import listening
 
@@ -141,7 +142,7 @@ def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
         # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
         with holding(at), listening(SHARED) as prompts:
             _serve(at, path, idle, listens, prompts)
-    except Taken:
+    except AlreadyRunning:
         return False
     return True
 

@@ -21,7 +21,7 @@ from callgate.cli.common import (
     say,
 )
 from callgate.cli.printing import Line, escaped, fact, heading, print_lines, print_table, text_line, word_to_type
-from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, open_pins, options_of
+from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, open_pins, options_of
 from callgate.config import Config
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.trust.hints import from_hints, starter_table
@@ -59,13 +59,6 @@ FromOption = Annotated[
 ]
 _BYTES: Final = 4 * 2**20
 _SHOWN: Final = 10
-
-
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="What tools do with data, and who said so.")
-    for verb in (show, report, starter):
-        verbs.command(verb.__name__)(verb)
-    app.add_typer(verbs, name="labels")
 
 
 def show(
@@ -410,21 +403,21 @@ def _labels_of(config: Config, met: dict[str, list[Any]], wanted: list[str], opt
     return KnownLabels(labels, config, tools, tuple(name for name in wanted if name not in met), options)
 
 
-def _observed_entries(opened: OpenedPins) -> dict[str, list[Any]]:
+def _observed_entries(opened: OpenedStore) -> dict[str, list[Any]]:
     """The newest entry of each tool that a server still lists; of several identities of a name, the one met last."""
     found: dict[str, list[Any]] = {}
-    for server in opened.wait(opened.shelf.servers()):
+    for server in opened.wait(opened.pin_store.servers()):
         if server.name not in found:
-            seen = opened.wait(opened.shelf.tools(server.server_id))
+            seen = opened.wait(opened.pin_store.tools(server.server_id))
             found[server.name] = [_entry(one.raw) for one in seen if not one.gone]
     return found
 
 
-def _approved_labels(opened: OpenedPins) -> dict[str, dict[str, str]]:
+def _approved_labels(opened: OpenedStore) -> dict[str, dict[str, str]]:
     """The labels that tools were approved with; of several identities of a name, those of the one met last."""
     opened.wait(opened.pins.refresh())
     found: dict[str, dict[str, str]] = {}
-    for server in opened.wait(opened.shelf.servers()):
+    for server in opened.wait(opened.pin_store.servers()):
         if server.name not in found:
             pins = [pin for pin in opened.pins.book.pins() if pin.server_id == server.server_id]
             found[server.name] = {pin.tool: pin.label for pin in pins if pin.action == "approve" and pin.label}

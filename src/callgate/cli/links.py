@@ -1,4 +1,4 @@
-"""TODO."""
+"""Addresses of the console for people: made, tried, and opened in a browser."""
 
 from __future__ import annotations
 

@@ -65,14 +65,6 @@ _LONG: Final = 2000
 _STATES: Final = {"holds": "bold", "failed": "bold red", "overridden": "dim", "does not hold": "dim"}
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The rules that decide which calls pass, wait for a person or stop.")
-    for verb in (check, facts, explain, replay):
-        verbs.command(verb.__name__)(verb)
-    verbs.command("test")(try_cases)
-    app.add_typer(verbs, name="policy")
-
-
 def check(
     file: FileArgument = None,
     config: ConfigOption = None,

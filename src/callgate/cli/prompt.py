@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
-
-def register(app: typer.Typer) -> None:
-    app.command("prompt")(prompt)
-
 
 def prompt() -> None:
     """Tell the wrapped servers of a client what its user wrote. A hook of the client runs this, with the hook's input

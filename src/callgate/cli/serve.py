@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from callgate.approval import Approvals
-from callgate.cli.common import operator
+from callgate.approval.overview import who_can_answer
+from callgate.cli.common import file_to_write, operator
 from callgate.cli.links import console_url, enrolment_link
 from callgate.cli.printing import moment
-from callgate.cli.services import edit_approvals
+from callgate.cli.services import edit_services
 from callgate.config import Config, find, load
 from callgate.errors import ConfigError
 from callgate.local.place import LocalError, Place
@@ -35,10 +36,6 @@ _NOBODY_APPROVES: Final = "Nobody can approve calls yet."
 _NOBODY_REVIEWS: Final = (
     "Nobody can sign in to the console yet; tools are reviewed there, or here with `callgate review`."
 )
-
-
-def register(app: typer.Typer) -> None:
-    app.command("serve")(serve)
 
 
 def serve(
@@ -85,14 +82,14 @@ def _place(path: Path | None) -> Iterator[Place | None]:
     with contextlib.ExitStack() as stack:
         at: Place | None = None
         try:
-            from callgate.local.holding import Taken, holding
+            from callgate.local.holding import AlreadyRunning, holding
 
             wanted = Place(None if path is None else str(path))
             stack.enter_context(holding(wanted, 0))
             at = wanted
         except ImportError:  # Windows
             pass
-        except Taken:
+        except AlreadyRunning:
             get("callgate.gateway").info("another gateway stands before wrapped servers", config=str(path))
         except LocalError as error:
             get("callgate.gateway").warning("wrapped servers are not taken", error=error.message)
@@ -140,7 +137,7 @@ def set_up(path: Path | None, config: Config, *, terminal: bool | None = None) -
     name = first_name(config)
     ticket = None
     nobody = _NOBODY_APPROVES if config.approves else _NOBODY_REVIEWS
-    with edit_approvals(path, None, create=True) as opened:
+    with edit_services(path, None, create=True) as opened:
         first = not opened.wait(_has_people(opened.approvals, name))
         lacking = (
             opened.wait(_missing_approvers(opened.approvals, config, path, name if first else None))
@@ -202,18 +199,20 @@ async def _missing_approvers(
     approvals: Approvals, config: Config, path: Path | None, welcomed: str | None
 ) -> list[str]:
     """A line for each who will be asked and cannot answer, but for the one who is welcomed anyway."""
-    known = [user.name for user in await approvals.shelf.users()]
-    able = {held.user for held in await approvals.shelf.credentials()}
+    people, held = await approvals.shelf.users(), await approvals.shelf.credentials()
+    known = [user.name for user in people]
+    able = {one.user for one in held}
     named = approvers_in_config(config)
     lines = []
-    if None in named and len(known) > 1:
-        names = ", ".join(known[:_SHOWN])
+    unnamed = who_can_answer(people, held) if None in named else []
+    if len(unnamed) > 1:
+        names = ", ".join(unnamed[:_SHOWN])
         lines.append(
             f"Several people are here and none is named, so calls that need a person are refused: write who is asked "
-            f"as `user` under [approval] in callgate.toml, one of {names}."
+            f"as `user` under [approval] in {file_to_write(path)}, one of {names}."
         )
-    if None in named and len(known) == 1:
-        named |= {known[0]}
+    if len(unnamed) == 1:
+        named |= {unnamed[0]}
     for name in sorted(name for name in named if name is not None and name not in able and name != welcomed):
         if name in known:
             lines.append(f"{name} is asked to approve calls and has no passkey. {_to_enrol(name, path)}")

@@ -38,14 +38,6 @@ WantedBy=default.target
 _FOLDERS: Final = ("XDG_STATE_HOME", "XDG_CONFIG_HOME")
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Your gateway as a service of your session, which keeps it running.")
-    verbs.command("install")(install)
-    verbs.command("uninstall")(uninstall)
-    verbs.command("status")(status)
-    app.add_typer(verbs, name="service")
-
-
 class Unit(NamedTuple):
     """The file that tells the system of a service, and how to make the system heed it."""
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -43,12 +44,14 @@ _LONG: Final = 400
 
 @dataclass(frozen=True)
 class OpenedStore:
-    """The store in force. `options` name it again on a command line."""
+    """The store in force, and the services over it. `options` name it again on a command line; `admin` makes the audit
+    row of what an operator does."""
 
     config: Config
     store: Store
     runner: asyncio.Runner
     options: tuple[str, ...]
+    admin: Callable[[str, str, dict[str, Any]], Any]
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Carry out what a service does, from a command."""
@@ -58,112 +61,96 @@ class OpenedStore:
         """A command for the person to type, on the same store."""
         return " ".join(["callgate", *(word_to_type(word) for word in (*words, *self.options))])
 
+    def record(self, action: str, detail: dict[str, Any]) -> None:
+        """Put what was done on record, with who did it."""
+        with self.store.audit_writing() as tables:
+            tables.insert(self.admin(action, operator(), detail))
 
-@dataclass(frozen=True)
-class OpenedApprovals(OpenedStore):
-    """The approvals of the store in force."""
+    @cached_property
+    def approvals(self) -> Approvals:
+        from callgate.app.approval import party, settings
+        from callgate.store import SqlApprovals
 
-    approvals: Approvals
+        section = self.config.approval
+        return Approvals(SqlApprovals(self.store), party(section), settings(section), witness=self.admin)
 
     async def demands(self) -> list[Demand] | None:
         """The tools that do not take every passkey; None where nobody is asked about any call."""
         from callgate.app.approval import demands
+
+        return await demands(self.config, self.pin_store)
+
+    @cached_property
+    def pin_store(self) -> PinRepository:
         from callgate.store import SqlPins
 
-        return await demands(self.config, SqlPins(self.store))
+        return SqlPins(self.store)
 
+    @cached_property
+    def pins(self) -> Pins:
+        return pins_of(self.config, self.pin_store, self.admin)
 
-@dataclass(frozen=True)
-class OpenedPins(OpenedStore):
-    """The pins of the store in force; `admin` makes the audit row of what an operator does."""
+    @cached_property
+    def trust(self) -> TrustService:
+        from callgate.store import SqlTrust
 
-    pins: Pins
-    shelf: PinRepository
-    admin: Any
+        keyring = keys_of(self.config)
 
+        def unseal(sealed: bytes, handle: str) -> bytes:
+            keys = [key.secret for key in keyring.versions(TRUST_KEY)]
+            if not keys:
+                raise Unopened("the key that it was sealed with is not here")
+            return Seals(keys).open(sealed, handle)
 
-@dataclass(frozen=True)
-class OpenedTrust(OpenedStore):
-    """The agents' sessions of the store in force."""
+        return TrustService(SqlTrust(self.store), witness=self.admin, unseal=unseal)
 
-    trust: TrustService
+    @cached_property
+    def agents(self) -> SqlAgents:
+        from callgate.store import SqlAgents
 
-
-@dataclass(frozen=True)
-class OpenedAgents(OpenedStore):
-    """The agents of the store in force."""
-
-    shelf: SqlAgents
-
-    def record(self, action: str, detail: dict[str, Any]) -> None:
-        """Put what was done on record, with who did it."""
-        log = log_of(self.config, self.store, keys_of(self.config))
-        with self.store.audit_writing() as tables:
-            tables.insert(log.admin(action, operator(), detail))
+        return SqlAgents(self.store)
 
 
 @contextmanager
-def _open(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedStore]:
-    with open_store(path, url, create=create) as (config, store), asyncio.Runner() as runner:
-        yield OpenedStore(config, store, runner, options_of(path, url))
-
-
-def _admin(opened: OpenedStore, *, create: bool = False) -> Callable[[str, str, dict[str, Any]], Any]:
-    """What makes the audit row of a change. The log must have its keys, unless a new one is begun."""
-    keyring = keys_of(opened.config)
-    if not create:
-        keyring.require(SEAL, CHECKPOINT)
-    return log_of(opened.config, opened.store, keyring).admin
-
-
-@contextmanager
-def open_approvals(path: Path | None, url: str | None) -> Iterator[OpenedApprovals]:
+def open_services(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedStore]:
     """To read; needs no keys."""
-    with _open(path, url) as opened:
-        yield _approvals(opened, no_witness)
+    with open_store(path, url, create=create) as (config, store), asyncio.Runner() as runner:
+        yield OpenedStore(config, store, runner, options_of(path, url), no_witness)
 
 
 @contextmanager
-def edit_approvals(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedApprovals]:
-    """To change; each change is on record."""
-    with _open(path, url, create=create) as opened:
-        yield _approvals(opened, _admin(opened, create=create))
-
-
-def _approvals(opened: OpenedStore, witness: Any) -> OpenedApprovals:
-    from callgate.app.approval import party, settings
-    from callgate.store import SqlApprovals
-
-    section = opened.config.approval
-    approvals = Approvals(SqlApprovals(opened.store), party(section), settings(section), witness=witness)
-    return OpenedApprovals(**vars(opened), approvals=approvals)
-
-
-@contextmanager
-def open_pins(path: Path | None, url: str | None) -> Iterator[OpenedPins]:
-    """To read. Decisions hold only under the key that they were written with."""
-    _require_store(path, url)
-    with _open(path, url) as opened:
-        pins = _pins(opened, no_witness)
-        if pins.wait(pins.shelf.head()) is not None:
-            keys_of(opened.config).require(PIN_KEY)
-        pins.wait(pins.pins.refresh())
-        yield pins
-
-
-@contextmanager
-def edit_pins(path: Path | None, url: str | None) -> Iterator[OpenedPins]:
-    """To change; each change is on record. The first decision makes the key."""
-    _require_store(path, url)
-    with _open(path, url) as opened:
-        pins = _pins(opened, _admin(opened))
+def edit_services(path: Path | None, url: str | None, *, create: bool = False) -> Iterator[OpenedStore]:
+    """To change; each change is on record. The log must have its keys, unless a new one is begun."""
+    with open_services(path, url, create=create) as opened:
         keyring = keys_of(opened.config)
-        if pins.wait(pins.shelf.head()) is not None:
+        if not create:
+            keyring.require(SEAL, CHECKPOINT)
+        yield replace(opened, admin=log_of(opened.config, opened.store, keyring).admin)
+
+
+@contextmanager
+def open_pins(path: Path | None, url: str | None) -> Iterator[OpenedStore]:
+    """To read tools and decisions on them, which hold only under the key that they were written with."""
+    _require_store(path, url)
+    with open_services(path, url) as opened:
+        if opened.wait(opened.pin_store.head()) is not None:
+            keys_of(opened.config).require(PIN_KEY)
+        opened.wait(opened.pins.refresh())
+        yield opened
+
+
+@contextmanager
+def edit_pins(path: Path | None, url: str | None) -> Iterator[OpenedStore]:
+    """To decide on tools; the first decision makes the key."""
+    _require_store(path, url)
+    with edit_services(path, url) as opened:
+        keyring = keys_of(opened.config)
+        if opened.wait(opened.pin_store.head()) is not None:
             keyring.require(PIN_KEY)
         else:
             keyring.make(PIN_KEY)
-        pins.wait(pins.pins.refresh())
-        yield pins
+        opened.wait(opened.pins.refresh())
+        yield opened
 
 
 def _require_store(path: Path | None, url: str | None) -> None:
@@ -175,13 +162,6 @@ def _require_store(path: Path | None, url: str | None) -> None:
         )
 
 
-def _pins(opened: OpenedStore, witness: Any) -> OpenedPins:
-    from callgate.store import SqlPins
-
-    shelf = SqlPins(opened.store)
-    return OpenedPins(**vars(opened), pins=pins_of(opened.config, shelf, witness), shelf=shelf, admin=witness)
-
-
 def pins_of(config: Config, shelf: PinRepository, witness: Any) -> Pins:
     """The service over decisions on tools."""
     keyring = keys_of(config)
@@ -191,13 +171,9 @@ def pins_of(config: Config, shelf: PinRepository, witness: Any) -> Pins:
         settings=settings_of(config),
         witness=witness,
         configured=groups_of(config),
-        labelling=label_proposals(),
+        # What reviews know of what tools do.
+        labelling=Labelling(propose_label, label_line),
     )
-
-
-def label_proposals() -> Labelling:
-    """What reviews know of what tools do."""
-    return Labelling(propose_label, label_line)
 
 
 def groups_of(config: Config) -> dict[str, str] | None:
@@ -212,47 +188,6 @@ def settings_of(config: Config) -> PinningSettings:
     return PinningSettings(**{name: getattr(section, name) for name in known})
 
 
-@contextmanager
-def open_trust(path: Path | None, url: str | None) -> Iterator[OpenedTrust]:
-    """To read."""
-    from callgate.trust.service import no_witness
-
-    with _open(path, url) as opened:
-        yield _trust(opened, no_witness)
-
-
-@contextmanager
-def edit_trust(path: Path | None, url: str | None) -> Iterator[OpenedTrust]:
-    """To change; each change is on record."""
-    with _open(path, url) as opened:
-        yield _trust(opened, _admin(opened))
-
-
-def _trust(opened: OpenedStore, witness: Any) -> OpenedTrust:
-    from callgate.store import SqlTrust
-
-    keyring = keys_of(opened.config)
-
-    def unseal(sealed: bytes, handle: str) -> bytes:
-        keys = [key.secret for key in keyring.versions(TRUST_KEY)]
-        if not keys:
-            raise Unopened("the key that it was sealed with is not here")
-        return Seals(keys).open(sealed, handle)
-
-    return OpenedTrust(**vars(opened), trust=TrustService(SqlTrust(opened.store), witness=witness, unseal=unseal))
-
-
-@contextmanager
-def open_agents(path: Path | None, url: str | None, *, changing: bool = False) -> Iterator[OpenedAgents]:
-    """The agents of a store. To change something, the log has to be one that can take the record of it."""
-    from callgate.store import SqlAgents
-
-    with _open(path, url, create=True) as opened:
-        if changing:
-            _admin(opened, create=True)
-        yield OpenedAgents(**vars(opened), shelf=SqlAgents(opened.store))
-
-
 def options_of(path: Path | None, url: str | None) -> tuple[str, ...]:
     """The options that name the same store again."""
     words: tuple[str, ...] = () if path is None else ("-c", str(path))
@@ -265,9 +200,9 @@ def options_of(path: Path | None, url: str | None) -> tuple[str, ...]:
 # -- naming ----------------------------------------------------------------------------------------------------
 
 
-def find_server(opened: OpenedPins, given: str) -> ServerSeen:
+def find_server(opened: OpenedStore, given: str) -> ServerSeen:
     """The server that is meant by its configured name or its identity; of several identities, the one met last."""
-    known = opened.wait(opened.shelf.servers())
+    known = opened.wait(opened.pin_store.servers())
     exact = [one for one in known if one.server_id == given]
     named = exact or _met_last([one for one in known if given in one.called], given)
     if not named:
@@ -292,10 +227,10 @@ def _met_last(found: list[ServerSeen], name: str) -> list[ServerSeen]:
     return sorted(found, key=lambda one: -one.names.get(name, one.last_seen))
 
 
-def find_tool(opened: OpenedPins, server: str, tool: str) -> ToolView:
+def find_tool(opened: OpenedStore, server: str, tool: str) -> ToolView:
     """A tool as it was met last."""
     seen = find_server(opened, server)
-    names = [one.tool for one in opened.wait(opened.shelf.tools(seen.server_id))]
+    names = [one.tool for one in opened.wait(opened.pin_store.tools(seen.server_id))]
     if tool not in names:
         near = [name for name in names if name.casefold() == tool.casefold()] or names
         some = ", ".join(escaped(name) for name in near[:_SHOWN]) + (", …" if len(near) > _SHOWN else "")

@@ -35,7 +35,7 @@ from callgate.cli.printing import (
     quote_lines,
     text_line,
 )
-from callgate.cli.services import OpenedTrust, edit_trust, open_trust
+from callgate.cli.services import OpenedStore, edit_services, open_services
 from callgate.trust.model import Quarantined, Session
 from callgate.trust.picture import Flow, Node, Picture, Tag, session_tags
 from callgate.trust.service import HeldView, Settled
@@ -53,14 +53,6 @@ HandleArgument = Annotated[str, typer.Argument(metavar="HANDLE", help="The handl
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded with your name.")]
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="What agents' sessions have taken in, and what they did with it.")
-    verbs.command("list")(list_sessions)
-    verbs.command("show")(show)
-    verbs.command("declassify")(declassify)
-    app.add_typer(verbs, name="session")
-
-
 def list_sessions(
     config: ConfigOption = None,
     store: StoreOption = None,
@@ -68,7 +60,7 @@ def list_sessions(
     as_json: JsonOption = False,
 ) -> None:
     """List the sessions of agents, the latest seen first, with their labels."""
-    with open_trust(config, store) as opened:
+    with open_services(config, store) as opened:
         found = opened.wait(opened.trust.sessions(limit=limit))
     if as_json:
         print_json([row(one) for one in found])
@@ -86,7 +78,7 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one session: each call, how it was decided and why, and where each of its values came from."""
-    with open_trust(config, store) as opened:
+    with open_services(config, store) as opened:
         picture = opened.wait(opened.trust.view(key, most=steps))
         if as_json:
             found: dict[str, Any] = msgspec.to_builtins(picture, str_keys=True)
@@ -107,9 +99,9 @@ def declassify(
 ) -> None:
     """Take all labels off a session and forget what it has read of strangers' text. This is recorded."""
     # Before the keys of the log: where there is no such session, nobody needs them.
-    with open_trust(config, store) as opened:
+    with open_services(config, store) as opened:
         session = opened.wait(opened.trust.find(key))
-    with edit_trust(config, store) as opened:
+    with edit_services(config, store) as opened:
         confirm(f"Take all labels off the session of {escaped(session.agent)} ({session.key})?", yes=yes)
         after = opened.wait(opened.trust.declassify(session.key, by=operator(), note=note))
         typer.echo(f"Declassified: {after.key}. It starts clean from here; the audit log has who and why.")
@@ -248,15 +240,6 @@ def _result(node: Node | None) -> Iterator[Line]:
         yield text_line(f"WARNING {escaped(warning)}", "bold red", lead=_BESIDE)
 
 
-def register_quarantine(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Results that are kept back until somebody has read them.")
-    verbs.command("list")(list_held)
-    verbs.command("show")(show_held)
-    verbs.command("release")(release)
-    verbs.command("drop")(drop)
-    app.add_typer(verbs, name="quarantine")
-
-
 def list_held(
     config: ConfigOption = None,
     store: StoreOption = None,
@@ -264,7 +247,7 @@ def list_held(
     as_json: JsonOption = False,
 ) -> None:
     """List the results that are held back, the newest first."""
-    with open_trust(config, store) as opened:
+    with open_services(config, store) as opened:
         held = opened.wait(opened.trust.holding(limit=limit))
     if as_json:
         print_json([held_row(one) for one in held])
@@ -281,7 +264,7 @@ def show_held(
     handle: HandleArgument, config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
     """Show a held result: why it is held, and what it says, with what is invisible spelt out."""
-    with open_trust(config, store) as opened:
+    with open_services(config, store) as opened:
         view = opened.wait(opened.trust.show(handle))
         if as_json:
             print_json({**held_row(view.held), "reply": view.raw, "beyond": view.beyond, "closed": view.closed})
@@ -301,7 +284,7 @@ def release(
     yes: YesOption = False,
 ) -> None:
     """Let a held result go to its agent. This is recorded."""
-    with edit_trust(config, store) as opened:
+    with edit_services(config, store) as opened:
         _settle(opened, handle, "released", "Let the agent have", note=note, yes=yes)
 
 
@@ -313,7 +296,7 @@ def drop(
     yes: YesOption = False,
 ) -> None:
     """Drop a held result: nothing of it is kept. This is recorded."""
-    with edit_trust(config, store) as opened:
+    with edit_services(config, store) as opened:
         _settle(opened, handle, "dropped", "Drop", note=note, yes=yes)
 
 
@@ -327,7 +310,7 @@ def held_row(held: Quarantined) -> dict[str, Any]:
     }
 
 
-def _settle(opened: OpenedTrust, handle: str, state: Settled, question: str, *, note: str, yes: bool) -> None:
+def _settle(opened: OpenedStore, handle: str, state: Settled, question: str, *, note: str, yes: bool) -> None:
     held = opened.wait(opened.trust.find_held(handle))
     confirm(f"{question} what {plain(held.tool)} on {plain(held.server)} returned?", yes=yes)
     held = opened.wait(opened.trust.settle(held.handle, state, by=operator(), note=note))

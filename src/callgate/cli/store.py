@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from callgate.store import Store
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The database with the audit log and the switches.")
-    verbs.command("check")(check)
-    verbs.command("upgrade")(upgrade)
-    verbs.command("backup")(backup)
-    app.add_typer(verbs, name="store")
-
-
 def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Say whether the store can be used: schema, integrity, writing, sizes."""
     from callgate.store import inspect
@@ -111,14 +103,6 @@ def _copy(opened: Store, target: Path) -> None:
         ) from None
     with spinner("copying the store"):
         backend.copy(target)
-
-
-def register_keys(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The keys that sign and seal the audit log.")
-    verbs.command("list")(list_keys)
-    verbs.command("rotate")(rotate)
-    verbs.command("export")(export)
-    app.add_typer(verbs, name="keys")
 
 
 def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:

@@ -15,7 +15,6 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
-    TakesIds,
     YesOption,
     as_typed,
     confirm,
@@ -27,7 +26,7 @@ from callgate.cli.common import (
     short,
 )
 from callgate.cli.printing import moment, plain, print_table
-from callgate.cli.services import OpenedApprovals, edit_approvals, open_approvals
+from callgate.cli.services import OpenedStore, edit_services, open_services
 from callgate.errors import CallgateError
 
 Role: TypeAlias = Literal["viewer", "approver", "operator"]
@@ -37,18 +36,9 @@ IdArgument = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The people who approve calls.")
-    verbs.command("list")(list_users)
-    verbs.command("add")(add)
-    verbs.command("role")(role)
-    verbs.command("remove")(remove)
-    app.add_typer(verbs, name="users")
-
-
 def list_users(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List the people who approve calls, and what they have to do it with."""
-    with open_approvals(config, store) as opened:
+    with open_services(config, store) as opened:
         rows = opened.wait(people(opened.approvals.shelf, opened.approvals.now()))
     if as_json:
         print_json(msgspec.to_builtins(rows))
@@ -86,7 +76,7 @@ def add(
     ] = None,
 ) -> None:
     """Add a person, who can approve nothing before they enrol a passkey."""
-    with edit_approvals(config, store, create=True) as opened:
+    with edit_services(config, store, create=True) as opened:
         added = opened.wait(opened.approvals.add_user(user, display_name, by=operator(), role=given))
     typer.echo(f"{user} is added as {added.role}. `callgate enroll {user}` makes the link for their first passkey.")
 
@@ -98,27 +88,19 @@ def role(
     store: StoreOption = None,
 ) -> None:
     """Change what a person may do: look, or decide on calls that wait for them too, or change what holds for all."""
-    with edit_approvals(config, store) as opened:
+    with edit_services(config, store) as opened:
         opened.wait(opened.approvals.set_role(user, given, by=operator()))
     typer.echo(f"{user} is {given} from now on, in pages that are open too.")
 
 
 def remove(user: NameArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
     """Remove a person with their passkeys, recovery codes and open approvals, for good."""
-    with edit_approvals(config, store) as opened:
+    with edit_services(config, store) as opened:
         opened.wait(opened.approvals.user(user))
         passkeys = len(opened.wait(opened.approvals.shelf.credentials(user)))
         confirm(f"Remove {user} with {passkeys} passkey{'' if passkeys == 1 else 's'}, for good?", yes=yes)
         opened.wait(opened.approvals.remove(user, by=operator()))
     typer.echo(f"{user} is removed; what was approved before stays on record.")
-
-
-def register_credentials(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The passkeys that approve calls.")
-    verbs.command("list")(list_credentials)
-    verbs.command("rename", cls=TakesIds)(rename)
-    verbs.command("revoke", cls=TakesIds)(revoke)
-    app.add_typer(verbs, name="credentials")
 
 
 def list_credentials(
@@ -129,7 +111,7 @@ def list_credentials(
     as_json: JsonOption = False,
 ) -> None:
     """List passkeys, the oldest first."""
-    with open_approvals(config, store) as opened:
+    with open_services(config, store) as opened:
         if user is not None:
             opened.wait(opened.approvals.user(user))
         held = opened.wait(opened.approvals.shelf.credentials(user, revoked=everything))
@@ -154,7 +136,7 @@ def rename(
     """Give a passkey another name."""
     if not (shown := label(name, "")):
         raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")
-    with edit_approvals(config, store) as opened:
+    with edit_services(config, store) as opened:
         held = _find(opened, passkey)
         opened.wait(opened.approvals.rename(held.id, name, by=operator()))
     typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is called {shown!r} now.")
@@ -162,7 +144,7 @@ def rename(
 
 def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
     """Withdraw a passkey for good: it approves nothing and signs in nowhere any more."""
-    with edit_approvals(config, store) as opened:
+    with edit_services(config, store) as opened:
         held = _find(opened, passkey)
         left = len(opened.wait(opened.approvals.shelf.credentials(held.user))) - 1
         confirm(f"Revoke {held.user}'s passkey {plain(held.name)!r} for good? {left} would be left.", yes=yes)
@@ -172,7 +154,7 @@ def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption 
         say(f"{held.user} has no passkey any more: `callgate enroll {held.user}` makes the link to enrol one.")
 
 
-def _find(opened: OpenedApprovals, given: str) -> Credential:
+def _find(opened: OpenedStore, given: str) -> Credential:
     every = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials(revoked=True))}
     held = {one.id: one for one in every.values() if one.revoked_at is None}
     # One that is in use is meant before one that is not.

@@ -34,11 +34,6 @@ HeaderEnvOption = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    # Options may stand before or after NAME; everything behind `--` is the command's own.
-    app.command("wrap")(wrap)
-
-
 def wrap(
     name: Annotated[str, typer.Argument(help="What to call the server in records and policy.")],
     command: Annotated[

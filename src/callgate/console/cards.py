@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
@@ -14,7 +14,6 @@ import msgspec
 from callgate.approval.display import escape
 from callgate.console.marking import Branch, Run, Runs, TextMarks, changed_runs, outline, plain
 from callgate.console.rendering import EscapedText, exact
-from callgate.inspection import ToolFinding
 from callgate.pinning.judging import beside_of, named_members
 from callgate.pinning.review.views import SchemaEdit, ToolView
 
@@ -67,30 +66,6 @@ def _parts(view: ToolView) -> list[str]:
 
 
 @dataclass(frozen=True)
-class CardFinding:
-    """One finding, with its number in the text and its place in words."""
-
-    number: int
-    finding: ToolFinding
-    place: str
-
-
-@dataclass(frozen=True)
-class CardEdit:
-    """One difference of a schema, its texts ready to be drawn."""
-
-    edit: SchemaEdit
-    path: Runs
-    before: Runs
-    after: Runs
-
-    @property
-    def short(self) -> bool:
-        """Whether both fit into a line."""
-        return len(self.edit.before) + len(self.edit.after) < _IN_A_LINE
-
-
-@dataclass(frozen=True)
 class Card:
     """A view of a tool and everything that the template needs of it; parts are made when they are drawn."""
 
@@ -133,10 +108,10 @@ class Card:
         return self.marks.lines("description", self.view.description)
 
     @cached_property
-    def found(self) -> list[CardFinding]:
-        """The hard ones first, each with the number that it has in the text."""
-        numbered = [CardFinding(number, one, _place(one.where)) for number, one in enumerate(self.view.findings, 1)]
-        return sorted(numbered, key=lambda one: one.finding.tier != "hard")
+    def found(self) -> list[dict[str, Any]]:
+        """The hard ones first, each with the number that it has in the text, and its place in words."""
+        numbered = sorted(enumerate(self.view.findings, 1), key=lambda one: one[1].tier != "hard")
+        return [{"number": number, "finding": one, "place": _place(one.where)} for number, one in numbered]
 
     @cached_property
     def schema(self) -> list[Branch] | None:
@@ -162,17 +137,18 @@ class Card:
         return [(piece.op, changed_runs(piece.text, spelt=piece.op != "same")) for piece in pieces]
 
     @cached_property
-    def schema_edits(self) -> list[CardEdit]:
-        return list(_edits(self.view.difference.schema if self.view.difference else ()))
+    def schema_edits(self) -> list[dict[str, Any]]:
+        return [_edit(one) for one in (self.view.difference.schema if self.view.difference else ())]
 
     @cached_property
-    def beside_edits(self) -> list[CardEdit]:
-        return list(_edits(self.view.difference.beside if self.view.difference else ()))
+    def beside_edits(self) -> list[dict[str, Any]]:
+        return [_edit(one) for one in (self.view.difference.beside if self.view.difference else ())]
 
 
-def _edits(edits: Sequence[SchemaEdit]) -> Iterator[CardEdit]:
-    for edit in edits:
-        yield CardEdit(edit, plain(edit.path), plain(edit.before), plain(edit.after))
+def _edit(edit: SchemaEdit) -> dict[str, Any]:
+    """One difference of a schema, its texts ready to be drawn; `short` where both fit into a line."""
+    texts = {name: plain(getattr(edit, name)) for name in ("path", "before", "after")}
+    return {"edit": edit, **texts, "short": len(edit.before) + len(edit.after) < _IN_A_LINE}
 
 
 def _place(where: str) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
@@ -20,7 +20,7 @@ from callgate.config import Config
 from callgate.console.cards import mark_of
 from callgate.console.guard import ConsoleOrigin, check_change, check_token
 from callgate.console.rendering import Assets, environment
-from callgate.console.requests import PageBody, read_body
+from callgate.console.requests import B, read_body
 from callgate.console.statistics import Recent
 from callgate.errors import Reason, Refused
 from callgate.pinning.review.views import Review
@@ -42,7 +42,6 @@ _STATUS: Final = {
     Reason.TOOL_UNFIT: 409,
 }
 
-_Body = TypeVar("_Body", bound=PageBody)
 # The tools that do not take every passkey; None where that is not known, or no call is asked about.
 Demands: TypeAlias = Callable[[], Awaitable[Sequence[Demand] | None]]
 _DAY: Final = 86_400_000
@@ -82,21 +81,15 @@ class Waits(NamedTuple):
 NOTHING: Final = Waits()
 
 
-class NewVersion(NamedTuple):
-    """Another version of a known server, which waits for one question: so many of its tools are as they were."""
-
-    server_id: str
-    server: str
-    tools: int
-
-
 class ReviewBrief(NamedTuple):
-    """Of one review: how much waits, the marks of its texts, and a stamp that changes whenever what waits does."""
+    """Of one review: how much waits, the marks of its texts, and a stamp that changes whenever what waits does; and
+    other versions of known servers, which wait for one question: identity, names, and how many tools are as they were.
+    """
 
     waits: Waits
     marks: tuple[str, ...]
     stamp: str
-    versions: tuple[NewVersion, ...] = ()
+    versions: tuple[tuple[str, str, int], ...] = ()
 
     @classmethod
     def of(cls, review: Review) -> ReviewBrief:
@@ -105,46 +98,8 @@ class ReviewBrief(NamedTuple):
         text = "\n".join([*marks, *sets])
         stamp = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         same = [(one.seen, sum(tool.unchanged for tool in one.tools)) for one in review.servers]
-        versions = [NewVersion(seen.server_id, ", ".join(seen.called), count) for seen, count in same if count]
-        return cls(Waits.of(review), marks, stamp, tuple(versions))
-
-
-class BriefCache:
-    """Remembers the last review, as long as nothing was met or decided since: one of thousands of tools is work."""
-
-    def __init__(self, pins: Pins) -> None:
-        self._pins = pins
-        self._last: tuple[Hashable, Review, ReviewBrief] | None = None
-
-    async def now(self, configured: Configured | None) -> ReviewBrief:
-        return (await self._look(configured))[2]
-
-    async def review(self, configured: Configured | None) -> Review:
-        """All of it, for whoever reads the tools themselves."""
-        return (await self._look(configured))[1]
-
-    async def _look(self, configured: Configured | None) -> tuple[Hashable, Review, ReviewBrief]:
-        # Read before the review: what comes in between is looked at again the next time.
-        key = await self._key(configured)
-        if self._last is None or self._last[0] != key:
-            review = await self._pins.review(configured)
-            self._last = (key, review, ReviewBrief.of(review))
-        return self._last
-
-    async def _key(self, configured: Configured | None) -> Hashable:
-        """Everything that a review is made of, but for the texts: those come with a server's own time and digest."""
-        shelf, now = self._pins.shelf, self._pins.now()
-        head = await shelf.head()
-        places = {(one.name, one.group, one.server_id) for one in await shelf.connected(now)}
-        groups = None if configured is None else frozenset(configured.items())
-        return (
-            None if head is None else (head.seq, head.mac),
-            tuple(await shelf.servers()),
-            frozenset(places),
-            groups,
-            self._pins.settings,
-            now // _DAY,
-        )
+        versions = tuple((seen.server_id, ", ".join(seen.called), count) for seen, count in same if count)
+        return cls(Waits.of(review), marks, stamp, versions)
 
 
 async def _unknown() -> None:
@@ -167,7 +122,10 @@ class SignInFirst(Exception):
 
 
 class ToolReviews:
-    """What tools are reviewed with: the pins, who may decide (empty: every operator), what is configured."""
+    """What tools are reviewed with: the pins, who may decide (empty: every operator), what is configured.
+
+    Remembers the last review, as long as nothing was met or decided since: one of thousands of tools is work.
+    """
 
     def __init__(
         self,
@@ -178,7 +136,7 @@ class ToolReviews:
         self.pins = pins
         self.reviewers = reviewers
         self.configured = configured
-        self._briefing = BriefCache(pins)
+        self._last: tuple[Hashable, Review, ReviewBrief] | None = None
 
     def may_decide(self, session: ConsoleSession) -> bool:
         return _may_decide(session, self.reviewers)
@@ -190,11 +148,33 @@ class ToolReviews:
 
     async def review(self) -> Review:
         """What `callgate review` shows."""
-        return await self._briefing.review(self.configured())
+        return (await self._look())[1]
 
     async def brief(self) -> ReviewBrief:
         """What waits, without the work of a review where nothing has happened since the last one."""
-        return await self._briefing.now(self.configured())
+        return (await self._look())[2]
+
+    async def _look(self) -> tuple[Hashable, Review, ReviewBrief]:
+        # Read before the review: what comes in between is looked at again the next time.
+        configured = self.configured()
+        key = await self._key(configured)
+        if self._last is None or self._last[0] != key:
+            review = await self.pins.review(configured)
+            self._last = (key, review, ReviewBrief.of(review))
+        return self._last
+
+    async def _key(self, configured: Configured | None) -> Hashable:
+        """Everything that a review is made of, but for the texts: those come with a server's own time and digest."""
+        shelf, now = self.pins.shelf, self.pins.now()
+        head = await shelf.head()
+        return (
+            None if head is None else (head.seq, head.mac),
+            tuple(await shelf.servers()),
+            frozenset((one.name, one.group, one.server_id) for one in await shelf.connected(now)),
+            None if configured is None else frozenset(configured.items()),
+            self.pins.settings,
+            now // _DAY,
+        )
 
 
 class TrustReviews:
@@ -291,12 +271,12 @@ class ConsoleContext:
             return waits
         return waits._replace(held=await self.trust.held())
 
-    async def open_change(self, request: Request, kind: type[_Body]) -> _Body:
+    async def open_change(self, request: Request, kind: type[B]) -> B:
         """What a script of ours sends for somebody who need not be signed in."""
         check_change(request, self.address)
         return await read_body(request, kind)
 
-    async def change(self, request: Request, kind: type[_Body]) -> tuple[ConsoleSession, _Body]:
+    async def change(self, request: Request, kind: type[B]) -> tuple[ConsoleSession, B]:
         """What a script of ours sends for the person who is signed in."""
         check_change(request, self.address)
         session = await self.signed_in(request)
@@ -364,3 +344,23 @@ class ConsoleContext:
             headers = {} if wait is None else {"retry-after": str(wait)}
             return JSONResponse({"error": error}, status_code=status, headers=headers)
         return self.page("error", session, status=status, refused=refused, tools_wait=waits)
+
+
+class Page:
+    """The base of the pages: their handlers stand on what all pages share."""
+
+    def __init__(self, context: ConsoleContext) -> None:
+        self._context = context
+
+
+class GatewayPage(Page):
+    """A page of a whole gateway."""
+
+    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
+        super().__init__(context)
+        self._gateway = gateway
+
+    async def _record(self, action: str, by: str, detail: dict[str, Any]) -> None:
+        """Put what was done on record."""
+        row = self._gateway.log.admin(action, by, detail)
+        await self._gateway.store.run(lambda conn: self._gateway.store.insert(conn, row))

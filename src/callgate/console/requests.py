@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -27,11 +27,17 @@ Secret = Annotated[str, Meta(min_length=1, max_length=512)]
 Name = Annotated[str, Meta(max_length=64)]
 Note = Annotated[str, Meta(max_length=500)]
 
-_Body = TypeVar("_Body", bound="PageBody")
+B = TypeVar("B", bound="PageBody")
 
 
 class PageBody(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The base of them all; by itself an empty object."""
+
+
+class NoteBody(PageBody, frozen=True):
+    """Why somebody does it, if they say so."""
+
+    note: Note = ""
 
 
 class SignedBody(PageBody, frozen=True, rename="camel"):
@@ -46,7 +52,7 @@ class SignedBody(PageBody, frozen=True, rename="camel"):
         return {"method": "webauthn", "challengeId": self.challenge_id, "response": self.response}
 
 
-async def read_body(request: Request, kind: type[_Body]) -> _Body:
+async def read_body(request: Request, kind: type[B]) -> B:
     """The body as what it has to be; refused where it is too large, too slow, no JSON or of another shape."""
     raw = await _bytes(request)
     try:
@@ -57,7 +63,7 @@ async def read_body(request: Request, kind: type[_Body]) -> _Body:
         raise Refused(Reason.PARSE_ERROR, "The body is not JSON.", advice="Send one JSON object in UTF-8.") from None
 
 
-def refit(value: dict[str, Any], kind: type[_Body]) -> _Body:
+def refit(value: dict[str, Any], kind: type[B]) -> B:
     """A part of a body as what it has to be."""
     try:
         return msgspec.convert(value, kind)
@@ -97,8 +103,6 @@ def _too_large() -> Refused:
     )
 
 
-B = TypeVar("B", bound=PageBody)
-
 # Who may do it and whether it can be done, in a sentence for the person; refused before anybody is asked to sign.
 Ready = Callable[[Request, ConsoleSession, B], Awaitable[str]]
 Do = Callable[[Request, ConsoleSession, B], Awaitable[Response]]
@@ -108,37 +112,30 @@ class _SignedAction(SignedBody, frozen=True, rename="camel"):
     body: dict[str, Any]
 
 
-class SignedAction(Generic[B]):
-    """One thing that a page does with a signature; `name` is what the audit log and the passkey's challenge call it."""
+def signed(
+    context: ConsoleContext, name: str, kind: type[B], ready: Ready[B], do: Do[B], *, path: str = ""
+) -> list[Route]:
+    """One thing that a page does with a signature; `name` is what the audit log and the passkey's challenge call it.
 
-    def __init__(self, context: ConsoleContext, name: str, kind: type[B], ready: Ready[B], do: Do[B]) -> None:
-        self._context = context
-        self._name = name
-        self._kind = kind
-        self._ready = ready
-        self._do = do
+    The way to a challenge and the way to do it; `signedPost` in signed.js goes both.
+    """
 
-    async def options(self, request: Request) -> Response:
-        session, body = await self._context.change(request, self._kind)
-        text = await self._ready(request, session, body)
-        path = str(request.scope["path"]).removesuffix("/options")
-        issued = await self._context.approvals.begin_act(session.user, self._name, _signed_bytes(path, body), text)
-        return JSONResponse(issued.result)
+    async def options(request: Request) -> Response:
+        session, body = await context.change(request, kind)
+        text = await ready(request, session, body)
+        meant = _signed_bytes(str(request.scope["path"]).removesuffix("/options"), body)
+        return JSONResponse((await context.approvals.begin_act(session.user, name, meant, text)).result)
 
-    async def carry_out(self, request: Request) -> Response:
-        session, act = await self._context.change(request, _SignedAction)
-        body = refit(act.body, self._kind)
-        await self._ready(request, session, body)
+    async def carry_out(request: Request) -> Response:
+        session, act = await context.change(request, _SignedAction)
+        body = refit(act.body, kind)
+        await ready(request, session, body)
         meant = _signed_bytes(str(request.scope["path"]), body)
-        await self._context.approvals.finish_act(session.user, self._name, meant, act.evidence)
-        return await self._do(request, session, body)
+        await context.approvals.finish_act(session.user, name, meant, act.evidence)
+        return await do(request, session, body)
 
-    def routes(self, path: str) -> list[Route]:
-        """The way to a challenge and the way to do it; `signedPost` in signed.js goes both."""
-        return [
-            Route(f"{path}/options", self.options, methods=["POST"]),
-            Route(path, self.carry_out, methods=["POST"]),
-        ]
+    path = path or f"/{name}"
+    return [Route(f"{path}/options", options, methods=["POST"]), Route(path, carry_out, methods=["POST"])]
 
 
 def _signed_bytes(path: str, body: PageBody) -> bytes:

@@ -7,8 +7,7 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -159,7 +158,7 @@ class HourlyCounts:
             # A log that is not put into its tree has a long tail: its older part is not going to change either.
             return max(settled, newest - _CHUNK) + 1, newest + 1, tables.bounds(Filter(since=since))[0]
 
-        settled, end, self._floor = await self._tables(look)
+        settled, end, self._floor = await in_log(self._store, look)
         if self._high < 0:
             self._low = self._high = settled
         while self._high < settled:
@@ -185,10 +184,11 @@ class HourlyCounts:
                 self._low = low
 
     async def _hours(self, first: int, end: int) -> Counter[Key]:
-        return _counter(await self._tables(lambda tables: tables.hours(first, end))) if first < end else Counter()
-
-    async def _tables(self, query: Callable[[AuditTables], T]) -> T:
-        return await in_log(self._store, query)
+        made: Counter[Key] = Counter()
+        found = await in_log(self._store, lambda tables: tables.hours(first, end)) if first < end else ()
+        for one in found:
+            made[one.hour, one.server, one.verdict, one.reason] += one.calls
+        return made
 
     def _forget(self, first: int) -> None:
         for key in [key for key in self._kept if key[0] < first]:
@@ -198,13 +198,6 @@ class HourlyCounts:
 def hourly_counts(store: Store, now: Callable[[], int]) -> HourlyCounts:
     """The one tally of a store."""
     return _TALLIES.setdefault(store, HourlyCounts(store, now))
-
-
-def _counter(found: Iterable[Counted]) -> Counter[Key]:
-    made: Counter[Key] = Counter()
-    for one in found:
-        made[one.hour, one.server, one.verdict, one.reason] += one.calls
-    return made
 
 
 class _Caller(msgspec.Struct):
@@ -269,31 +262,7 @@ def _count(tables: AuditTables, since: int) -> DayCounts:
     return DayCounts(min(len(rows), MOST_CALLS), rules, agents, complete=len(rows) <= MOST_CALLS)
 
 
-@dataclass(frozen=True)
-class Bar:
-    """One bar; `at` is when its time begins."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-    at: int
-    value: int
-
-
-@dataclass(frozen=True)
-class Chart:
-    """Bars of one kind of thing, with their sum and the highest of them."""
-
-    bars: Sequence[Bar]
-    total: int
-    most: int
-    width: int = WIDTH
-    height: int = HEIGHT
-
-
-@dataclass(frozen=True)
-class ChartRow:
+class ChartRow(NamedTuple):
     """One line of the table beside the charts."""
 
     at: int
@@ -303,24 +272,16 @@ class ChartRow:
     approved: int
 
 
-@dataclass(frozen=True)
-class Share:
-    """One reason among several: how often, and how wide its bar is, of a hundred."""
-
-    name: str
-    count: int
-    width: float
-
-
-def chart(values: Sequence[tuple[int, int]]) -> Chart:
-    """Bars for pairs of a time and a number, as high as they are of the highest."""
+def chart(values: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Bars for pairs of a time and a number, as high as they are of the highest; with their sum and the highest."""
     most = max((value for _, value in values), default=0)
     step = WIDTH / max(1, len(values))
     bars = []
     for number, (at, value) in enumerate(values):
         height = max(_LEAST, value / most * HEIGHT) if value else 0.0
-        bars.append(Bar(_short(number * step), _short(HEIGHT - height), _short(step - _GAP), _short(height), at, value))
-    return Chart(bars, sum(value for _, value in values), most)
+        x, y, width = _short(number * step), _short(HEIGHT - height), _short(step - _GAP)
+        bars.append({"x": x, "y": y, "width": width, "height": _short(height), "at": at, "value": value})
+    return {"bars": bars, "total": sum(value for _, value in values), "most": most, "width": WIDTH, "height": HEIGHT}
 
 
 def rows(counts: Counts, hours: int, each: int) -> list[ChartRow]:
@@ -333,25 +294,25 @@ def rows(counts: Counts, hours: int, each: int) -> list[ChartRow]:
     approved = _by_hour((one.hour, one.requests) for one in counts.asked if one.state in ("approved", "used"))
     for start in range(first, counts.hour + 1, each):
         span = range(start, start + each)
-        sums = [sum(one.get(hour, 0) for hour in span) for one in (allowed, refused, asked, approved)]
+        sums = [sum(one[hour] for hour in span) for one in (allowed, refused, asked, approved)]
         made.append(ChartRow(start * HOUR_MS, *sums))
     return made
 
 
-def shares(found: Iterable[tuple[str, int]], most: int) -> list[Share]:
-    """The most frequent ones, and the rest in one."""
+def shares(found: Iterable[tuple[str, int]], most: int) -> list[dict[str, Any]]:
+    """The most frequent ones, and the rest in one: how often each, and how wide its bar is, of a hundred."""
     every = list(found)
     shown = every[:most]
     if rest := sum(count for _, count in every[most:]):
         shown.append(("others", rest))
     highest = max((count for _, count in shown), default=1)
-    return [Share(name, count, _short(max(1.0, count / highest * 100))) for name, count in shown]
+    return [{"name": name, "count": count, "width": _short(max(1.0, count / highest * 100))} for name, count in shown]
 
 
-def _by_hour(pairs: Iterable[tuple[int, int]]) -> Mapping[int, int]:
-    made: dict[int, int] = {}
+def _by_hour(pairs: Iterable[tuple[int, int]]) -> Counter[int]:
+    made: Counter[int] = Counter()
     for hour, count in pairs:
-        made[hour] = made.get(hour, 0) + count
+        made[hour] += count
     return made
 
 

@@ -48,6 +48,7 @@ def quoted_hit(text: Text, match: Match, what: str) -> Hit:
 
 
 Check: TypeAlias = Callable[[ToolTexts], Iterator[Hit]]
+FindWords: TypeAlias = Callable[[Text], Iterable[Match]]
 
 
 class RuleExample(msgspec.Struct, frozen=True):
@@ -114,6 +115,16 @@ def rule(name: str) -> Callable[[Check], Check]:
             raise ValueError(f"there are two rules {name}")
         _RULES[name] = InspectionRule(name, load("rules", dict[str, RuleEntry])[name], check)
         return check
+
+    return register
+
+
+def phrase_rule(name: str, what: str) -> Callable[[FindWords], FindWords]:
+    """Registers a rule about the words of each text: the function below finds them, `what` quotes them."""
+
+    def register(find: FindWords) -> FindWords:
+        rule(name)(lambda tool: (quoted_hit(text, match, what) for text in tool.prose for match in find(text)))
+        return find
 
     return register
 

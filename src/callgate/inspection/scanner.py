@@ -398,7 +398,7 @@ def _all_secrets(text: str) -> Iterator[tuple[str, str]]:
     shape = b"" if len(text) < len(_RUN) else text.encode("ascii", "replace").translate(_SHAPE)
     if shape.find(_RUN) >= 0:
         yield from _tokens(text, _runs(text, shape))
-    elif "sk_" in text:
+    elif "sk_" in text or "rk_" in text:
         # Some of these have no long run in them.
         for token in _TOKEN.finditer(text):
             if _is_real(token["sure"]):

@@ -13,13 +13,13 @@ from callgate.local.place import Place
 _LOCK_SECONDS = 15.0
 
 
-class Taken(Exception):
+class AlreadyRunning(Exception):
     """Another gateway has the place."""
 
 
 @contextlib.contextmanager
 def holding(at: Place, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
-    """Be the gateway of a place for as long as the block lasts; Taken where another one is."""
+    """Be the gateway of a place for as long as the block lasts; AlreadyRunning where another one is."""
     lock = at.open("lock")
     try:
         deadline = time.monotonic() + seconds
@@ -30,7 +30,7 @@ def holding(at: Place, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
             except BlockingIOError:
                 # One that is about to end lets go of it soon.
                 if time.monotonic() >= deadline:
-                    raise Taken from None
+                    raise AlreadyRunning from None
                 time.sleep(0.05)
         yield
     finally:

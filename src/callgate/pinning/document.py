@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -43,3 +44,12 @@ def entry_digest(approval_hash: str, beside: Mapping[str, str]) -> str:
 def digest(value: Any) -> str:
     """`sha256:` and the digits, over the canonical form."""
     return "sha256:" + hashlib.sha256(canonical(value)).hexdigest()
+
+
+def loosely(raw: bytes | str) -> dict[str, Any]:
+    """An entry's own bytes as an object; nothing where they are none."""
+    try:
+        value = json.loads(raw)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -14,7 +13,7 @@ import msgspec
 from callgate.caching import BoundedCache
 from callgate.errors import Reason, Refused
 from callgate.pinning.chain import DecisionChain
-from callgate.pinning.document import beside, digest, entry_digest
+from callgate.pinning.document import beside, digest, entry_digest, loosely
 from callgate.pinning.listing import MEMBERS, ToolListing
 from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, State
 
@@ -90,24 +89,16 @@ def _overruled_by(pin: Pin) -> frozenset[tuple[str, str]]:
     key = (entry_digest(pin.approval_hash, pin.beside), pin.overrides)
 
     def make() -> frozenset[tuple[str, str]]:
-        spots = _inspected(_entry(pin.raw))
+        spots = _inspected(loosely(pin.raw))
         return frozenset(spot for spot in spots if spot is not None and spot[0] in pin.overrides)
 
     return _overruled.get_or_make(key, make)
 
 
-def _entry(raw: bytes | str) -> dict[str, Any]:
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def beside_of(raw: bytes | str) -> dict[str, str]:
     """A digest for each member beside the approval, of an entry's own bytes; none of an entry that is unfit."""
     try:
-        return beside(_entry(raw))
+        return beside(loosely(raw))
     except (Refused, RecursionError):
         return {}
 

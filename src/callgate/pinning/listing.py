@@ -353,7 +353,7 @@ class ListSize:
         self._uncounted += [tool.raw for tool in tools]
         if self.problem or self.size <= most:
             return
-        self._tokens += sum(map(_tokens, self._uncounted))
+        self._tokens += sum(map(count_tokens, self._uncounted))
         self._uncounted = []
         if self._tokens > most:
             self.problem = f"the server's tools together cost about {self._tokens} tokens; {most} are taken"
@@ -369,18 +369,18 @@ def bound(tools: Sequence[ListedTool], settings: PinningSettings) -> str:
 
 def _costly(text: bytes, most: int) -> str:
     """How many tokens too many a definition has; empty where it has not."""
-    cost = 0 if len(text) <= most else _tokens(text)
+    cost = 0 if len(text) <= most else count_tokens(text)
     return f"about {cost} tokens; {most} are taken" if cost > most else ""
 
 
-def _tokens(text: bytes) -> int:
+def count_tokens(text: bytes) -> int:
     """Remembered by its digest: a list is measured again whenever it is looked at."""
     from callgate.inspection import tokens
 
     return _COUNTED.get_or_make(hashlib.sha256(text).digest(), lambda: tokens(text.decode(errors="replace")))
 
 
-_COUNTED: Final[BoundedCache[bytes, int]] = BoundedCache(16_384)
+_COUNTED: Final[BoundedCache[bytes, int]] = BoundedCache(65_536)
 
 
 class ObservedServer(msgspec.Struct, frozen=True):

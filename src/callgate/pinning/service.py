@@ -18,7 +18,7 @@ from callgate.pinning.model import Action, ListedTool, Pin, PinningSettings, Ser
 from callgate.pinning.review import Reviewer, ReviewSession, current, statuses
 from callgate.pinning.review.sets import PresentServer
 from callgate.pinning.review.views import NO_LABELS, Labelling, Review, ServerStatus, ServerView, ToolView
-from callgate.pinning.storage import ChainHead, ExpectedTool, Link, PinRepository, ReviewedTool, Sealed
+from callgate.pinning.storage import ChainHead, ExpectedTool, Link, PinRepository, Sealed
 
 _NOTE: Final = 500
 _WHO: Final = 200
@@ -486,7 +486,7 @@ def _wanted(pin: Pin) -> ExpectedTool:
     if pin.action != "approve":
         return ExpectedTool(pin.server_id, pin.tool, "")
     entry = entry_digest(pin.approval_hash, pin.beside)
-    return ReviewedTool(pin.server_id, pin.tool, pin.approval_hash, entry)
+    return ExpectedTool(pin.server_id, pin.tool, pin.approval_hash, entry)
 
 
 def _named(servers: Sequence[ServerSeen], given: str, live: Collection[str]) -> ServerSeen | None:

@@ -37,6 +37,8 @@ class ExpectedTool(msgspec.Struct, frozen=True):
     server_id: str
     tool: str
     approval_hash: str
+    # An approval holds only if the newest entry is the one that was reviewed, with everything beside its text.
+    entry: str = ""
 
 
 # Makes the next rows and the new head from the head that is there: runs inside the transaction, and may run again.
@@ -121,12 +123,6 @@ _NAMES: Final = 32
 _SERVERS_ADVICE: Final = "`callgate tools servers` lists them; forget those that are no longer used."
 
 
-class ReviewedTool(ExpectedTool, frozen=True):
-    """An approval holds only if the newest entry is the one that was reviewed, with everything beside its text."""
-
-    entry: str
-
-
 def names_of(before: ServerSeen | None, server: ServerSeen) -> dict[str, int]:
     """The names that a server was met under, with the one of now; of very many, those met last."""
     known = {} if before is None else {before.name: before.last_seen, **before.names}
@@ -179,7 +175,7 @@ def check_wanted(wanted: ExpectedTool, newest: ToolSeen | None) -> None:
             f"{wanted.tool!r} has another text by now than the one that was reviewed",
             data={"met": newest.approval_hash, "reviewed": wanted.approval_hash},
         )
-    if isinstance(wanted, ReviewedTool):
+    if wanted.entry:
         met = entry_digest(newest.approval_hash, newest.beside)
         if met != wanted.entry:
             raise Refused(
@@ -234,28 +230,26 @@ class KeptServer(msgspec.Struct, frozen=True):
     fixed: bool = False
 
 
-class Evictor(Protocol):
-    """How a store drops things. Neither touches what was decided on."""
-
-    def forget(self, keys: Sequence[bytes]) -> None:
-        """Drop whole identities."""
-
-    def trim(self, lineage: bytes | None, need: int) -> int:
-        """Drop former texts and tools that are gone, the oldest first, of a lineage or of all; how many bytes."""
-
-
 def make_room(
-    met: KeptServer, others: Iterable[KeptServer], bounds: PinBounds, out: Evictor, before: int | None
+    met: KeptServer,
+    others: Iterable[KeptServer],
+    bounds: PinBounds,
+    before: int | None,
+    *,
+    drop: Callable[[Sequence[bytes]], None],
+    trim: Callable[[bytes | None, int], int],
 ) -> None:
     """Make room for an identity that was met just now; `before` is its size until then, None for a newcomer.
 
-    Refused(SERVER_LIMIT) where what has to stay leaves none.
+    `drop` removes whole identities; `trim` former texts and tools that are gone, the oldest first, of a lineage or of
+    all, and says how many bytes that was. Neither touches what was decided on. Refused(SERVER_LIMIT) where what has to
+    stay leaves no room.
     """
     left = {one.key: one for one in others}
 
     def forget(many: Sequence[KeptServer]) -> int:
         if many:
-            out.forget([one.key for one in many])
+            drop([one.key for one in many])
         for one in many:
             del left[one.key]
         return _size(many)
@@ -268,12 +262,12 @@ def make_room(
     if need > 0:
         freed = forget(_enough(_own(left.values(), met), need))
         if freed < need:
-            freed += out.trim(met.lineage, need - freed)
+            freed += trim(met.lineage, need - freed)
         over -= freed
     if over > 0:
         over -= forget(_enough(_largest(left.values(), met), over))
     if over > 0:
-        over -= out.trim(None, over)
+        over -= trim(None, over)
     if over > 0 and met.size > (before or 0):
         raise too_many_bytes(bounds)
     spare = len(left) + 1 - bounds.servers

@@ -6,15 +6,26 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from mcp import Client, ClientSession
-from mcp.client.session import IncomingMessage, MessageHandlerFnT
-from mcp_types import ListToolsResult
-from pydantic import ModelWrapValidatorHandler, PrivateAttr, model_validator
+from mcp import Client, ClientSession, MCPError
+from mcp.client.session import ClientRequestContext, IncomingMessage, MessageHandlerFnT
+from mcp_types import (
+    METHOD_NOT_FOUND,
+    ErrorData,
+    InputRequiredResult,
+    InputResponses,
+    ListToolsRequest,
+    ListToolsResult,
+    PaginatedRequestParams,
+    ToolListChangedNotification,
+)
+from pydantic import BaseModel, ModelWrapValidatorHandler, PrivateAttr, model_validator
 
 from callgate.canonical import canonical
 from callgate.errors import MessageError, Reason, Refused
+
+PAGES: Final = 200
 
 
 @contextlib.asynccontextmanager
@@ -48,6 +59,10 @@ async def held_open(client: Client | ClientSession) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
+class AnyModel(BaseModel, extra="allow"):
+    """Whatever a peer sends: it is read as it came, not as a model would have it."""
+
+
 class RawPage(ListToolsResult):
     """A page that remembers what it was made from."""
 
@@ -63,6 +78,36 @@ class RawPage(ListToolsResult):
     @property
     def raw(self) -> dict[str, Any]:
         return self._raw
+
+
+async def raw_pages(session: ClientSession, most: int = PAGES) -> AsyncIterator[RawPage]:
+    """The list of tools page by page, at most so many pages; a server without tools has one empty page."""
+    cursor: str | None = None
+    for _ in range(most):
+        request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
+        try:
+            page = await session.send_request(request, RawPage)
+        except MCPError as error:
+            if cursor is not None or error.code != METHOD_NOT_FOUND:
+                raise
+            page = RawPage(tools=[])
+        yield page
+        cursor = page.next_cursor or None
+        if cursor is None:
+            return
+
+
+async def answer_requests(session: ClientSession, wanted: InputRequiredResult) -> InputResponses:
+    """What a server asks for in between, answered by the client's own callbacks; MCPError where one of them fails."""
+    answers: InputResponses = {}
+    for key, request in (wanted.input_requests or {}).items():
+        meta = request.params.meta if request.params else None
+        context = ClientRequestContext(session=session, request_id=key, meta=meta)
+        answer = await session.dispatch_input_request(context, request)
+        if isinstance(answer, ErrorData):
+            raise MCPError.from_error_data(answer)
+        answers[key] = answer
+    return answers
 
 
 def is_open(client: Client) -> bool:
@@ -82,6 +127,16 @@ def both_handlers(first: Callable[[Any], Awaitable[None]], then: MessageHandlerF
             await then(message)
 
     return handler
+
+
+def when_list_changes(client: Client, changed: Callable[[], None]) -> None:
+    """Call `changed` whenever the server says that its list of tools did; for a client that is not open yet."""
+
+    async def heard(message: IncomingMessage) -> None:
+        if isinstance(message, ToolListChangedNotification):
+            changed()
+
+    client.message_handler = both_handlers(heard, client.message_handler)
 
 
 def plain_copy(arguments: Mapping[str, Any]) -> tuple[dict[str, Any], bytes]:

@@ -9,9 +9,11 @@ ours instead. `request.state.agent` is the decision, with the caller and the sig
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from urllib.parse import quote, urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callgate.agents.apikeys import ApiKeys
 from callgate.agents.authenticator import Authenticator, VerifyOptions, by_environment
@@ -60,12 +62,6 @@ def __getattr__(name: str) -> Any:
     return MemoryAgents
 
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-
 MAX_BODY: Final = 4 * 1024 * 1024
 BODY_SECONDS: Final = 30.0
 # RFC 6455 §7.4.1: against a policy.
@@ -83,7 +79,7 @@ class WebBotAuthMiddleware:
 
     def __init__(
         self,
-        app: App,
+        app: ASGIApp,
         authenticator: Authenticator,
         *,
         origins: str | Iterable[str],

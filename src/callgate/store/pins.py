@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
@@ -87,7 +88,7 @@ def clear(conn: Connection, server: ServerSeen, bounds: PinBounds, before: int |
         fixed = bool(row.decided) or row.key in live
         every[row.key] = KeptServer(row.key, row.lineage_key, names.get(row.key, ""), row.last_seen, row.waiting, fixed)
     met = every.pop(key)
-    make_room(met, every.values(), bounds, _StoreRoom(conn), before)
+    make_room(met, every.values(), bounds, before, drop=partial(forget, conn), trim=partial(_trim, conn))
 
 
 def forget(conn: Connection, keys: Sequence[bytes]) -> None:
@@ -97,36 +98,27 @@ def forget(conn: Connection, keys: Sequence[bytes]) -> None:
         conn.execute(delete(table).where(table.c.server_key.in_(keys)))
 
 
-class _StoreRoom:
-    """The `Clearing` of pinning/storage.py, inside a transaction."""
-
-    def __init__(self, conn: Connection) -> None:
-        self._conn = conn
-
-    def forget(self, keys: Sequence[bytes]) -> None:
-        forget(self._conn, keys)
-
-    def trim(self, lineage: bytes | None, need: int) -> int:
-        texts: list[dict[str, Any]] = []
-        gone: list[dict[str, Any]] = []
-        freed = 0
-        for row in self._conn.execute(_spare(lineage)):
-            if freed >= need:
-                break
-            freed += row.size
-            tool = {"server": row.server_key, "tool": row.tool_key}
-            texts.append({**tool, "text": row.approval_hash})
-            if row.gone:
-                gone.append(tool)
-        if texts:
-            one = delete(tool_text).where(*_of_tool(tool_text), tool_text.c.approval_hash == bindparam("text"))
-            self._conn.execute(one, texts)
-        if gone:
-            # With all of its texts: nobody decided on any of them.
-            for table in (tool_seen, tool_text):
-                self._conn.execute(delete(table).where(*_of_tool(table)), gone)
-        weigh(self._conn, {one["server"] for one in texts})
-        return freed
+def _trim(conn: Connection, lineage: bytes | None, need: int) -> int:
+    texts: list[dict[str, Any]] = []
+    gone: list[dict[str, Any]] = []
+    freed = 0
+    for row in conn.execute(_spare(lineage)):
+        if freed >= need:
+            break
+        freed += row.size
+        tool = {"server": row.server_key, "tool": row.tool_key}
+        texts.append({**tool, "text": row.approval_hash})
+        if row.gone:
+            gone.append(tool)
+    if texts:
+        one = delete(tool_text).where(*_of_tool(tool_text), tool_text.c.approval_hash == bindparam("text"))
+        conn.execute(one, texts)
+    if gone:
+        # With all of its texts: nobody decided on any of them.
+        for table in (tool_seen, tool_text):
+            conn.execute(delete(table).where(*_of_tool(table)), gone)
+    weigh(conn, {one["server"] for one in texts})
+    return freed
 
 
 def _spare(lineage: bytes | None) -> Any:

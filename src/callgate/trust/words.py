@@ -69,6 +69,14 @@ _SOURCES_IN_WORDS: Final[Mapping[str, str]] = {
     "trustedPublic": "somebody who is trusted",
     "untrustedPublic": "anybody",
 }
+_CLASSES: Final[Mapping[str, str]] = {
+    "user": "the user's own",
+    "pii": "about people",
+    "financial": "about money",
+    "regulated": "protected by law",
+    "credentials": "keys and passwords",
+    "unknown": "of a kind that nobody named",
+}
 _OUTCOMES: Final[Mapping[str, str]] = {
     "benign": "it changes nothing",
     "consequential": "it changes something, which can be undone",
@@ -127,11 +135,12 @@ def told(
         found = f"{met(link)}{_read(link, readings, quoted)}"
         lines.append(f"{_LINK}{plain(_unmarked(link.path))}: {plain(_unmarked(link.shown))}: {found}")
     if sensitivity:
-        lines.append(f"Kinds of data that the agent has read: {plain(', '.join(sensitivity))}.")
+        kinds = ", ".join(_worded(_CLASSES, one) for one in sensitivity)
+        lines.append(f"Kinds of data that the agent has read: {kinds}.")
     if attribution:
         more = len(attribution) - _SOURCES
         shown = ", ".join(map(plain, attribution[-_SOURCES:]))
-        lines.append(f"Where it came from: {shown}" + (f" and {more} more" if more > 0 else ""))
+        lines.append(f"The agent has read from: {shown}" + (f" and {more} more" if more > 0 else ""))
     return "\n".join(lines)[:_CHARS]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from callgate.agents.fetching import Reach
 from callgate.agents.kya import KyaPay, KyaSettings
-from callgate.agents.tokens import Bearer, BearerSettings, fetching
+from callgate.agents.tokens import Bearer, BearerSettings
 from callgate.agents.tokens import Issuer as Trusted
 from callgate.errors import Reason, Refused
 from callgate.gate import Caller
@@ -28,7 +28,7 @@ def issuer(there):
 
 def bearer(issuer, fetcher, jwks_url=""):
     settings = BearerSettings("https://gate.example/mcp", (Trusted(issuer.url, jwks_url),))
-    return Bearer(settings, fetching(fetcher), issuer.clock)
+    return Bearer(settings, fetcher.body, issuer.clock)
 
 
 async def test_the_keys_of_an_issuer_are_found_and_fetched(there, issuer):
@@ -64,7 +64,7 @@ async def test_metadata_that_leads_elsewhere_inside(there, issuer):
 async def test_a_kya_token(there, issuer):
     agent = Agent(issuer.clock)
     settings = KyaSettings({issuer.url: ""}, "seller-1")
-    kyapay = KyaPay(settings, fetching(there.fetcher()), MemoryAgents(), issuer.clock)
+    kyapay = KyaPay(settings, there.fetcher().body, MemoryAgents(), issuer.clock)
     caller = Caller("alice", "web-bot-auth", key=agent.keyid)
     attested = await kyapay.verify(issuer.kya(agent), caller)
     assert attested.principal == f"{issuer.url}#buyer-7"

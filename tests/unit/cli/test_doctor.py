@@ -325,7 +325,12 @@ def test_several_people_and_none_named_is_a_problem(doctor, write, people):
     people.enrolled("alice")
     people("users", "add", "bob")
     write()
-    assert "none is named" in doctor("--store", people.url, code=1).one("people", "problem").text
+    # Somebody without a passkey is not asked.
+    assert "alice is asked" in doctor("--store", people.url).at("people", "ok")[0].text
+    people.enrolled("bob")
+    found = doctor("--store", people.url, code=1).one("people", "problem")
+    assert "none is named" in found.text
+    assert found.advice.endswith("callgate.toml.")
 
 
 # -- addresses -------------------------------------------------------------------------------------------------

@@ -279,16 +279,15 @@ def test_an_answer_that_is_no_version_is_not_written(home):
 # -- on a terminal ---------------------------------------------------------------------------------------------
 
 
-@rows(("answer", "now"), [("\n", "plain@1.0.0"), ("n\n", "plain")])
-def test_a_person_is_asked_once_and_yes_is_the_answer_of_who_only_presses_enter(home, answer, now):
+@rows(("options", "now"), [([], "plain@1.0.0"), (["--no-pin-versions"], "plain")])
+def test_a_person_sees_the_version_in_the_change_that_they_are_asked_about(home, options, now):
     path = home.write(".cursor/mcp.json", servers(plain=npx("plain")))
-    words_typed = [CALLGATE, "install", "--no-hooks", "--config-file", str(path)]
+    words_typed = [CALLGATE, "install", "--no-hooks", "--config-file", str(path), *options]
     environ = {**home.environ, "XDG_STATE_HOME": str(home.path / "state")}
     with Terminal(words_typed, env=environ) as seen:
-        seen.expect("No version is named in the command of: plain.")
-        seen.expect("Write the version that would run now into each command? [Y/n]")
-        seen.press(answer)
-        seen.expect("Change this file? [y/N]")
+        shown = seen.expect("Change this file? [y/N]")
+        assert ("No version is named in the command of: plain." in shown) is (not options)
+        assert f'"{now}"' in shown
         seen.press("y\n")
         seen.expect("Ctrl-C leaves the link valid.")
         seen.press("\x03")

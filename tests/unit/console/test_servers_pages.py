@@ -95,3 +95,17 @@ async def test_the_overview_names_servers_in_trouble(place):
     troubled = (await page(place, "/")).split('id="troubled"')[1].split("</section>")[0]
     assert re.findall(r'href="/servers/(\w+)"', troubled) == ["mail", "gone"]
     assert "the list of tools is" in words(troubled)
+
+
+async def test_servers_that_clients_start_need_no_configuration(tmp_path):
+    shelf = MemoryPins()
+    await meet(shelf, "notes", "npm:notes@1.0.0", [tool("read")], target="npx -y notes@1.0.0")
+    async with audited_console(tmp_path, "", pins=pins_over(shelf), configured=lambda: None) as (console, _):
+        await console.sign_in("anna")
+        texts = [words(await page(console, path)) for path in ("/servers", "/servers/notes")]
+        for text in texts:
+            assert "npx -y notes@1.0.0" in text
+            assert "configured" not in text
+        assert "Your clients start them." in texts[0]
+        assert "pinning.mode" in texts[1]
+        assert "None of 1." in words(await page(console, "/"))

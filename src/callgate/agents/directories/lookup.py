@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from callgate.agents.directories.documents import INLINE, DocumentKind, Documents, Times, UnsharedDirectories
-from callgate.agents.directories.publishing import PublishedKeys, publishing, read_inline
+from callgate.agents.directories.publishing import publishing, read_inline
 from callgate.agents.fetching import USUAL, Caps, Fetcher, FetchFailed, FetchTarget, Reach, place, place_of
 from callgate.agents.keys import MAX_BYTES, MAX_KEYS, BadKeys, KeySet, PublicKey, key_set, read_key, strict_json, usable
 from callgate.agents.model import WELL_KNOWN, Verified
@@ -109,15 +109,22 @@ class AgentDirectory(Protocol):
 
 
 class Roster:
-    """Agents by directory and key; keys that were given whole; and what could not be taken, with its reason."""
+    """Agents by directory and key; keys that were given whole; and what could not be taken, with its reason.
 
-    def __init__(self, entries: Iterable[Listed], reach: Reach, by: str = "listed") -> None:
+    `alone` are keys that are listed without their directory, where that is taken.
+    """
+
+    def __init__(self, entries: Iterable[Listed], reach: Reach, by: str = "listed", *, alone: bool = False) -> None:
         self.entries: dict[tuple[str, str], AgentIdentity] = {}
+        self.alone: dict[str, AgentIdentity] = {}
         self.keys: dict[str, PublicKey] = {}
         self.problems: list[str] = []
         directories: dict[str, None] = {}
         for entry in entries:
             try:
+                if alone and not entry.directory:
+                    self._take_alone(entry, by)
+                    continue
                 directory = self._take(entry, reach, by)
             except (BadKeys, FetchFailed) as why:
                 self.problems.append(f"agent {entry.agent[:128]!r}: {why}")
@@ -129,9 +136,25 @@ class Roster:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def names(self) -> set[str]:
+        """Every agent in it."""
+        return {one.agent for one in (*self.entries.values(), *self.alone.values())}
+
     def agent(self, directory: str, thumbprint: str) -> AgentIdentity | None:
         """The agent of a key of a directory: its own entry first, then that of the whole directory."""
         return self.entries.get((directory, thumbprint)) or self.entries.get((directory, ""))
+
+    def found(self, verified: Verified, trusted: Collection[str], *, alone: bool) -> AgentIdentity | None:
+        """The same of a verified key. Without its directory it counts from trusted ones, or with `alone` from any."""
+        found = self.agent(verified.directory, verified.keyid)
+        if found is None and (alone or verified.directory in trusted):
+            return self.alone.get(verified.keyid)
+        return found
+
+    def _take_alone(self, entry: Listed, by: str) -> None:
+        identity = AgentIdentity(_agent(entry.agent), _name(entry.name), by)
+        if self.alone.setdefault(entry.thumbprint, identity).agent != identity.agent:
+            raise BadKeys(f"the key {entry.thumbprint[:43]} is two agents")
 
     def _take(self, entry: Listed, reach: Reach, by: str) -> str:
         identity = AgentIdentity(_agent(entry.agent), _name(entry.name), by)
@@ -169,53 +192,31 @@ class StaticDirectory:
         alone: bool = False,
     ) -> None:
         reach = reach or Reach()
-        entries = [_entry(key, agent) for key, agent in agents.items()]
-        self._roster = Roster([one for one in entries if one.directory], reach, "static")
-        self._alone = {
-            one.thumbprint: AgentIdentity(_agent(one.agent), by="static") for one in entries if not one.directory
-        }
+        self._roster = Roster([_entry(key, agent) for key, agent in agents.items()], reach, "static", alone=True)
         self._trusted = frozenset(directory_url(one, reach) for one in trusted)
         self._any = alone
         if self._roster.problems:
             raise BadKeys("; ".join(self._roster.problems))
 
     async def agent(self, verified: Verified) -> AgentIdentity | None:
-        found = self._roster.agent(verified.directory, verified.keyid)
-        if found is None and (self._any or verified.directory in self._trusted):
-            return self._alone.get(verified.keyid)
-        return found
-
-
-class AgentsDocument(msgspec.Struct, frozen=True):
-    """A document of agents, read."""
-
-    roster: Roster
-    alone: Mapping[str, AgentIdentity]
+        return self._roster.found(verified, self._trusted, alone=self._any)
 
 
 class HttpDirectory:
     """Agents of a JSON document at an address an operator trusts (WB-030). `Directories` makes these."""
 
-    def __init__(
-        self, url: str, documents: Documents[AgentsDocument], *, trusted: frozenset[str], alone: bool = False
-    ) -> None:
+    def __init__(self, url: str, documents: Documents[Roster], *, trusted: frozenset[str], alone: bool = False) -> None:
         self.url = url
         self._documents = documents
         self._trusted = trusted
         self._any = alone
 
     async def agent(self, verified: Verified) -> AgentIdentity | None:
-        def knows(document: AgentsDocument) -> bool:
-            return self._find(document, verified) is not None
+        def find(roster: Roster) -> AgentIdentity | None:
+            return roster.found(verified, self._trusted, alone=self._any)
 
-        document = await self._documents.get(self.url, knows)
-        return None if document is None else self._find(document, verified)
-
-    def _find(self, document: AgentsDocument, verified: Verified) -> AgentIdentity | None:
-        found = document.roster.agent(verified.directory, verified.keyid)
-        if found is None and (self._any or verified.directory in self._trusted):
-            return document.alone.get(verified.keyid)
-        return found
+        roster = await self._documents.get(self.url, lambda one: find(one) is not None)
+        return None if roster is None else find(roster)
 
 
 class Composed:
@@ -231,7 +232,7 @@ class Composed:
         return None
 
 
-def read_agents(url: str, raw: bytes, reach: Reach) -> AgentsDocument:
+def read_agents(url: str, raw: bytes, reach: Reach) -> Roster:
     """A document of agents: a map of thumbprints to agents, or a list of entries that also name the directory."""
     if len(raw) > MAX_BYTES:
         raise BadKeys(f"larger than {MAX_BYTES} bytes")
@@ -239,21 +240,11 @@ def read_agents(url: str, raw: bytes, reach: Reach) -> AgentsDocument:
     agents = document.get("agents", document) if isinstance(document, dict) else document
     if not isinstance(agents, dict | list) or len(agents) > MAX_AGENTS:
         raise BadKeys(f"neither a map nor a list of at most {MAX_AGENTS} agents")
-    entries = _mapped(agents) if isinstance(agents, dict) else [_listed(one) for one in agents]
-    roster = Roster([one for one in entries if one.directory], reach, url)
-    alone: dict[str, AgentIdentity] = {}
-    for one in entries:
-        if not one.directory:
-            identity = AgentIdentity(_agent(one.agent), _name(one.name), url)
-            if alone.setdefault(one.thumbprint, identity).agent != identity.agent:
-                raise BadKeys(f"the key {one.thumbprint[:43]} is two agents")
+    listed = [_entry(*one) for one in agents.items()] if isinstance(agents, dict) else [_listed(one) for one in agents]
+    roster = Roster(listed, reach, url, alone=True)
     if roster.problems:
         raise BadKeys(roster.problems[0])
-    return AgentsDocument(roster, alone)
-
-
-def _mapped(agents: Mapping[str, Any]) -> Sequence[Listed]:
-    return [_entry(key, agent) for key, agent in agents.items()]
+    return roster
 
 
 def _entry(key: str | tuple[str, str], agent: object) -> Listed:
@@ -409,7 +400,7 @@ async def refreshed(
     return Refreshed(url, ok=True, added=tuple(sorted(has - had)), removed=tuple(sorted(had - has)))
 
 
-async def shown(documents: Documents[PublishedKeys], url: str, source: str, now: float) -> DirectoryShown:
+async def shown(documents: Documents[KeySet], url: str, source: str, now: float) -> DirectoryShown:
     """What is held of a key directory, without a fetch."""
     held = await documents.held(url)
     failure = documents.failure(url)
@@ -426,7 +417,7 @@ async def shown(documents: Documents[PublishedKeys], url: str, source: str, now:
             proven=key.thumbprint in held.value.proven,
             usable=usable(key, now),
         )
-        for key in held.value.keys.keys.values()
+        for key in held.value.keys.values()
     ]
     return DirectoryShown(
         url,
@@ -436,17 +427,8 @@ async def shown(documents: Documents[PublishedKeys], url: str, source: str, now:
         held.fetched.failed_at,
         told,
         tuple(keys),
-        held.value.keys.left_out,
+        held.value.left_out,
     )
-
-
-def key_names(published: PublishedKeys) -> Collection[str]:
-    return published.keys.keys.keys()
-
-
-def agent_names(document: AgentsDocument) -> Collection[str]:
-    entries = (*document.roster.entries.values(), *document.alone.values())
-    return {one.agent for one in entries}
 
 
 # How often the store is asked whether something changed, beside being told so.
@@ -478,8 +460,8 @@ class Directories:
             signed=sources.signed == "required",
             digest=sources.signed == "required" and sources.signed_digest == "required",
         )
-        self.published: Documents[PublishedKeys] = Documents(kind, fetcher, self._repository, clock, sources.times)
-        self.documents: Documents[AgentsDocument] = Documents(
+        self.published: Documents[KeySet] = Documents(kind, fetcher, self._repository, clock, sources.times)
+        self.documents: Documents[Roster] = Documents(
             DocumentKind(lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach)),
             fetcher,
             self._repository,
@@ -552,14 +534,14 @@ class Directories:
     ) -> PublicKey | None:
         by_kid = self.sources.kid_fallback
 
-        def has(published: PublishedKeys) -> bool:
-            return published.keys.find(keyid, by_kid=by_kid) is not None
+        def has(keys: KeySet) -> bool:
+            return keys.find(keyid, by_kid=by_kid) is not None
 
         published = await self.published.get(url, has if again else None)
         if published is None:
             _tell(steps, url, "failed", self._failure(url))
             return None
-        return self._take(published.keys.find(keyid, by_kid=by_kid), url, steps)
+        return self._take(published.find(keyid, by_kid=by_kid), url, steps)
 
     def _take(self, key: PublicKey | None, where: str, steps: list[LookupStep] | None) -> PublicKey | None:
         taken = key if key is not None and usable(key, self._clock()) else None
@@ -656,9 +638,9 @@ class Directories:
         where = directory_place(url, self._reach).url
         now = int(self._clock() * 1000)
         if where in self.documents.known:
-            done = await refreshed(self.documents, self._repository, where, agent_names, now)
+            done = await refreshed(self.documents, self._repository, where, Roster.names, now)
         else:
-            done = await refreshed(self.published, self._repository, where, key_names, now)
+            done = await refreshed(self.published, self._repository, where, lambda keys: keys.keys, now)
         self._changed = True
         return done
 

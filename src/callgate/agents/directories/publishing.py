@@ -9,8 +9,6 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
-import msgspec
-
 from callgate.agents.directories.documents import INLINE, DocumentKind
 from callgate.agents.fetching import FetchResponse, place_of
 from callgate.agents.keys import (
@@ -44,17 +42,12 @@ SKEW: Final = 60
 _TAKEN: Final = frozenset(ALGORITHMS) - {RSA_PSS_256}
 
 
-class DirectoryProofs(msgspec.Struct, frozen=True):
-    """What the signatures of an answer say: which keys stand for it, and which do not although they are named."""
-
-    proven: frozenset[str] = frozenset()
-    # By thumbprint, why a signature that was there does not hold.
-    failed: Mapping[str, str] = {}
-
-
-def prove(answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, digest: bool) -> DirectoryProofs:
+def prove(
+    answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, digest: bool
+) -> tuple[frozenset[str], Mapping[str, str]]:
     """Check every directory signature of an answer. `digest`: a signature has to cover the document too.
 
+    Which keys stand for it, and by thumbprint why a signature that was there does not hold.
     Raises `Refused` where the document is not what its Content-Digest says.
     """
     message = SignedMessage(SignedResponse(200, answer.headers, _asked(answer.url), answer.body))
@@ -64,7 +57,7 @@ def prove(answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, d
         named = inputs(_header(answer, b"signature-input"))
         made = signatures(_header(answer, b"signature"))
     except Refused:
-        return DirectoryProofs()
+        return frozenset(), {}
     proven: set[str] = set()
     failed: dict[str, str] = {}
     for label, given in named.items():
@@ -78,7 +71,7 @@ def prove(answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, d
             failed[key.thumbprint] = wrong
         else:
             proven.add(key.thumbprint)
-    return DirectoryProofs(frozenset(proven), {name: why for name, why in failed.items() if name not in proven})
+    return frozenset(proven), {name: why for name, why in failed.items() if name not in proven}
 
 
 def _wrong(given: Input, key: PublicKey, now: float, *, digest: bool) -> str:
@@ -126,38 +119,30 @@ def _header(answer: FetchResponse, name: bytes) -> bytes:
 _KEPT: Final = ("kty", "crv", "x", "y", "n", "e", "kid", "alg", "use", "key_ops", "nbf", "exp")
 
 
-class PublishedKeys(msgspec.Struct, frozen=True):
-    """A key directory as it counts."""
-
-    keys: KeySet
-    # Thumbprints of keys that signed the directory themselves.
-    proven: frozenset[str] = frozenset()
-
-
-def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: bool) -> DocumentKind[PublishedKeys]:
+def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: bool) -> DocumentKind[KeySet]:
     """Key directories. `signed`: a key counts only if it signed its directory; `digest`: and covered the document."""
 
     def keep(answer: FetchResponse) -> bytes:
         found = jwks(answer.body)
         keys = key_set(found, answer.url, most)
-        proofs = prove(answer, keys.keys, clock(), digest=digest)
-        counting = keys.keys.keys() - proofs.failed.keys()
+        proven, failed = prove(answer, keys.keys, clock(), digest=digest)
+        counting = keys.keys.keys() - failed.keys()
         if signed:
-            counting &= proofs.proven
+            counting &= proven
             if keys.keys and not counting:
-                raise BadKeys(_unsigned(proofs.failed))
-        left_out = [*keys.left_out, *(f"{name}: {why}" for name, why in _told(proofs.failed))]
-        unsigned = keys.keys.keys() - counting - proofs.failed.keys()
+                raise BadKeys(_unsigned(failed))
+        left_out = [*keys.left_out, *(f"{name}: {why}" for name, why in _told(failed))]
+        unsigned = keys.keys.keys() - counting - failed.keys()
         left_out += [f"{name}: it did not sign the directory" for name in sorted(unsigned)]
         kept = {
             "keys": [_kept(jwk) for jwk in found if _name(jwk) in counting],
-            "proven": sorted(proofs.proven),
+            "proven": sorted(proven),
             "digest": digest,
             "left_out": left_out[:most],
         }
         return json.dumps(kept, separators=(",", ":")).encode()
 
-    def read(url: str, body: bytes) -> PublishedKeys:
+    def read(url: str, body: bytes) -> KeySet:
         kept = strict_json(body)
         if not isinstance(kept, dict) or not isinstance(kept.get("keys"), list):
             raise BadKeys("what was kept of it cannot be read")
@@ -166,7 +151,7 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
         # It may have been kept by rules that asked for less.
         counting = proven if kept.get("digest") or not digest else frozenset[str]()
         usable = {name: key for name, key in keys.keys.items() if not signed or name in counting}
-        return PublishedKeys(KeySet(usable, (*kept.get("left_out", ()), *keys.left_out)), proven)
+        return KeySet(usable, (*kept.get("left_out", ()), *keys.left_out), proven)
 
     return DocumentKind(keep, read)
 

@@ -18,32 +18,13 @@ from callgate.app.agent_registry import (
     rules_of,
     ways_in,
 )
-from callgate.cli.agents.change import add, refresh, remove
-from callgate.cli.agents.keys import directory, keygen
-from callgate.cli.agents.requests import sign, verify
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, TakesIds, as_typed, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, StoreOption, as_typed, print_json, say
 from callgate.cli.printing import moment, plain, print_table
-from callgate.cli.services import OpenedAgents, open_agents
+from callgate.cli.services import OpenedStore, open_services
 from callgate.errors import CallgateError
 
 if TYPE_CHECKING:
     from callgate.agents.directories import DirectoryShown
-
-
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="Who may call; and for agents: keys, directories, signatures.")
-    verbs.command("list")(list_agents)
-    verbs.command("show", cls=TakesIds)(show)
-    verbs.command("add")(add)
-    verbs.command("remove")(remove)
-    verbs.command("refresh")(refresh)
-    verbs.command("why", cls=TakesIds)(why)
-    theirs = "For an agent's own operator"
-    verbs.command("keygen", rich_help_panel=theirs)(keygen)
-    verbs.command("directory", rich_help_panel=theirs)(directory)
-    verbs.command("sign", rich_help_panel=theirs)(sign)
-    verbs.command("verify", rich_help_panel=theirs)(verify)
-    app.add_typer(verbs, name="agents")
 
 
 def list_agents(
@@ -54,8 +35,8 @@ def list_agents(
 ) -> None:
     """List the agents that are known here, and how each is recognised."""
     now = round(time.time() * 1000)
-    with open_agents(config, store) as opened:
-        rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if everything or is_live(one, now)]
+    with open_services(config, store, create=True) as opened:
+        rows = [one for one in opened.wait(everybody(opened.config, opened.agents)) if everything or is_live(one, now)]
         mode = opened.config.agents.in_force(opened.config.gateway.address)
         ways = ways_in(opened.config)
         hint = opened.command("agents", "add", "NAME", "--api-key")
@@ -81,15 +62,15 @@ def show(
     as_json: JsonOption = False,
 ) -> None:
     """Show an agent with its keys and rules, or a directory as it is held; nothing is fetched."""
-    with open_agents(config, store) as opened:
+    with open_services(config, store, create=True) as opened:
         if "://" in agent:
             _show_directory(opened, agent, as_json=as_json)
         else:
             _show_agent(opened, agent, as_json=as_json)
 
 
-def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
-    rows = [one for one in opened.wait(everybody(opened.config, opened.shelf)) if one.agent == agent]
+def _show_agent(opened: OpenedStore, agent: str, *, as_json: bool) -> None:
+    rows = [one for one in opened.wait(everybody(opened.config, opened.agents)) if one.agent == agent]
     entry = opened.config.agents.known.get(agent)
     if not rows and entry is None:
         advice = f"`{opened.command('agents', 'list')}` shows who is."
@@ -113,9 +94,9 @@ def _show_agent(opened: OpenedAgents, agent: str, *, as_json: bool) -> None:
         typer.echo("No rule is for it: it may call every tool.")
 
 
-def _show_directory(opened: OpenedAgents, url: str, *, as_json: bool) -> None:
+def _show_directory(opened: OpenedStore, url: str, *, as_json: bool) -> None:
     async def look() -> DirectoryShown:
-        async with directories(opened.config, opened.shelf) as found:
+        async with directories(opened.config, opened.agents) as found:
             return (await found.show(url))[0]
 
     held = opened.wait(look())
@@ -163,9 +144,9 @@ def why(
     as_json: JsonOption = False,
 ) -> None:
     """Tell whether an agent is let in and may call a tool, and why. For a key, its directory is looked up."""
-    with open_agents(config, store) as opened:
+    with open_services(config, store, create=True) as opened:
         answer = opened.wait(
-            forecast(opened.config, opened.shelf, opened.store, CallForecast(agent, server, tool), directory=directory)
+            forecast(opened.config, opened.agents, opened.store, CallForecast(agent, server, tool), directory=directory)
         )
     if as_json:
         print_json(msgspec.to_builtins(answer))

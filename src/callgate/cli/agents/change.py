@@ -27,7 +27,7 @@ from callgate.cli.common import (
     spinner,
 )
 from callgate.cli.printing import plain
-from callgate.cli.services import OpenedAgents, open_agents
+from callgate.cli.services import OpenedStore, edit_services, open_services
 from callgate.config import agents
 from callgate.config.agents import agent_name
 from callgate.errors import CallgateError, Refused
@@ -68,7 +68,7 @@ def add(
         raise typer.BadParameter("--expires goes with --api-key")
     if thumbprint is not None and directory is None:
         raise typer.BadParameter("--thumbprint goes with --directory")
-    with open_agents(config, store, changing=True) as opened:
+    with edit_services(config, store, create=True) as opened:
         if api_key:
             _add_api_key(opened, agent, expires)
             return
@@ -87,8 +87,8 @@ def remove(
 ) -> None:
     """Shut an agent out: what was added for it is taken away, its API keys are revoked, at once and everywhere."""
     now = round(time.time() * 1000)
-    with open_agents(config, store, changing=True) as opened:
-        known = opened.wait(everybody(opened.config, opened.shelf))
+    with edit_services(config, store, create=True) as opened:
+        known = opened.wait(everybody(opened.config, opened.agents))
         rows = [one for one in known if one.agent == agent and is_live(one, now)]
         ours = added(rows, agent, now, key)
         if not ours:
@@ -96,7 +96,7 @@ def remove(
             advice = "Edit callgate.toml." if rows else f"`{opened.command('agents', 'list')}` shows who is."
             raise CallgateError(f"agent {plain(agent)!r} {text}", advice=advice)
         confirm(f"Shut out {agent}: {counted(ours)}?", yes=yes)
-        opened.wait(take_away(opened.shelf, ours, now, key))
+        opened.wait(take_away(opened.agents, ours, now, key))
         opened.record("agents.remove", {"agent": agent, "keys": [one.key for one in ours]})
     typer.echo(f"{agent}: {counted(ours)} taken away.")
     if left := [one for one in rows if one not in ours]:
@@ -115,7 +115,7 @@ def refresh(
     as_json: JsonOption = False,
 ) -> None:
     """Fetch directories now: keys that came and went count in all gateways at once. A failed fetch changes nothing."""
-    with open_agents(config, store, changing=flush) as opened:
+    with (edit_services if flush else open_services)(config, store, create=True) as opened:
         if flush:
             gone = opened.wait(_flush(opened, url))
             opened.record("agents.flush", {"directory": url or "*"})
@@ -136,10 +136,10 @@ def refresh(
 # -- adding ----------------------------------------------------------------------------------------------------
 
 
-def _add_api_key(opened: OpenedAgents, agent: str, expires: str | None) -> None:
+def _add_api_key(opened: OpenedStore, agent: str, expires: str | None) -> None:
     now = round(time.time() * 1000)
     until = None if expires is None else now + parse_span(expires) * 1000
-    made = opened.wait(ApiKeys(opened.shelf, lambda: now).create(agent, by=operator(), expires_at=until))
+    made = opened.wait(ApiKeys(opened.agents, lambda: now).create(agent, by=operator(), expires_at=until))
     opened.record("agents.add", {"agent": agent, "by": "api-key", "key": made.key.id, "expires_at": until})
     typer.echo(made.text)
     say(f"This is the key of {agent}, shown once: it is sent as `Authorization: Bearer KEY`.")
@@ -173,10 +173,10 @@ def _by_key(agent: str, path: Path) -> Listed:
     return Listed(agent, read.thumbprint, STATIC, json.dumps(dict(read.jwk)).encode())
 
 
-def _list_agent(opened: OpenedAgents, listed: Listed, title: str) -> None:
+def _list_agent(opened: OpenedStore, listed: Listed, title: str) -> None:
     now = round(time.time() * 1000)
     whole = msgspec.structs.replace(listed, name=title, added_at=now, added_by=operator())
-    opened.wait(opened.shelf.add_agent(whole))
+    opened.wait(opened.agents.add_agent(whole))
     where = {"directory": whole.directory, "key": whole.thumbprint or "*"}
     opened.record("agents.add", {"agent": whole.agent, "by": "signature", **where})
     which = f"the key {whole.thumbprint}" if whole.thumbprint else "every key"
@@ -190,13 +190,13 @@ def _list_agent(opened: OpenedAgents, listed: Listed, title: str) -> None:
 # -- the rest --------------------------------------------------------------------------------------------------
 
 
-async def _flush(opened: OpenedAgents, url: str | None) -> int:
-    async with directories(opened.config, opened.shelf) as found:
+async def _flush(opened: OpenedStore, url: str | None) -> int:
+    async with directories(opened.config, opened.agents) as found:
         return await found.flush(url)
 
 
-async def _refresh(opened: OpenedAgents, url: str | None) -> list[Refreshed]:
-    async with directories(opened.config, opened.shelf) as found:
+async def _refresh(opened: OpenedStore, url: str | None) -> list[Refreshed]:
+    async with directories(opened.config, opened.agents) as found:
         urls = [url] if url is not None else [one.url for one in await found.show()]
         document = opened.config.agents.signatures.agents_directory
         if url is None and document is not None:

@@ -33,10 +33,6 @@ _CALLS: Final = 30
 _BUSY_SECONDS: Final = 0.3
 
 
-def register(app: typer.Typer) -> None:
-    app.command("completion")(completion)
-
-
 def script(shell: str) -> str:
     """Names come from servers: each script leaves it to its shell to quote them."""
     return (Path(__file__).parent / _SCRIPTS[shell]).read_text(encoding="utf-8")

@@ -22,10 +22,6 @@ _COLOURS: Final = {"ok": "green", "note": "cyan", "warning": "yellow", "problem"
 _LABEL: Final = 9
 
 
-def register(app: typer.Typer) -> None:
-    app.command("doctor")(doctor)
-
-
 def doctor(
     *,
     server: Annotated[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import shutil
 import time
@@ -11,12 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from callgate.approval import Credential, User
+from callgate.approval.overview import who_can_answer
 from callgate.approval.reach import Demand, demanded, how_to_add, lacking, reach
 from callgate.audit import note
 from callgate.audit.reading import entries
 from callgate.audit.storage import Filter
 from callgate.cli.check import approval_notes, listed_tools
-from callgate.cli.common import connect, keys_of, store_file
+from callgate.cli.common import connect, file_to_write, keys_of, store_file
 from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, name_list, ok, sentence
 from callgate.cli.serve import approvers_in_config, first_name
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, open_pins
@@ -226,12 +228,14 @@ def people(setup: Setup) -> Iterator[Finding]:
         yield ok(f"{name_list(sorted(able))} can sign in to the console.")
         return
     named = approvers_in_config(config)
-    if None in named and len(users) > 1:
+    unnamed = who_can_answer(list(people.values()), itertools.chain(*keys.values())) if None in named else []
+    if len(unnamed) > 1:
         text = (
-            f"Several people are here ({name_list(users)}) and none is named, so calls that need a person are refused."
+            f"Several people are here ({name_list(unnamed)}) and none is named, so calls that need a person are "
+            "refused."
         )
-        yield Finding("problem", text, "Write who is asked as `user` under [approval] in callgate.toml.")
-    wanted = {name for name in named if name is not None} | (set(users) if None in named and len(users) == 1 else set())
+        yield Finding("problem", text, f"Write who is asked as `user` under [approval] in {file_to_write(setup.path)}.")
+    wanted = {name for name in named if name is not None} | (set(unnamed) if len(unnamed) == 1 else set())
     for name in sorted(wanted):
         found = _answer(setup, name, users, able)
         yield found

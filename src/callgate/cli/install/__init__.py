@@ -99,14 +99,10 @@ PinOption = Annotated[
     typer.Option(
         "--pin-versions/--no-pin-versions",
         help="Write the version that would run now into commands such as `npx PACKAGE` and `uvx PACKAGE`. On a "
-        "terminal it is asked; otherwise, and with --yes, it is not done unless you say so here.",
+        "terminal that is done; otherwise, and with --yes, only if you say so here.",
     ),
 ]
 DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
-
-
-def register(app: typer.Typer) -> None:
-    app.command("install")(install)
 
 
 def install(
@@ -125,8 +121,8 @@ def install(
     VS Code, Windsurf, Zed. Where a client has hooks, one is added that runs `callgate prompt`: it tells the gate what
     you write. Each change is shown first; `callgate uninstall` takes it back.
 
-    On a terminal it then leads on: it starts the servers once to read their tools, and after a question enrols your
-    passkey and reviews the tools. Otherwise it says what to type.
+    On a terminal it then leads on: it starts the servers once to read their tools, enrols your passkey and reviews the
+    tools. Otherwise it says what to type.
 
     With --json nothing is asked, and nothing is changed without --yes.
     """
@@ -189,15 +185,15 @@ def _plan_install(gate: GateCommand, clients: list[str], files: list[Path], serv
 def _pin_versions(
     works: list[FileChange], gate: GateCommand, servers: list[str], *, wanted: bool | None, asks: bool
 ) -> None:
-    """Into commands that fetch a package of no version goes the one that would run now, if the person wants that."""
+    """Into commands that fetch a package of no version goes the one that would run now. On a terminal the person sees
+    it in the change that they are asked about."""
     open_ones = unpinned_servers(works)
     if not open_ones or not (asks if wanted is None else wanted):
         return
     if wanted is None:
         names = ", ".join(dict.fromkeys(plain(one.entry.name, 60) for one in open_ones))
         typer.echo(f"No version is named in the command of: {names}. What runs can change at any start.")
-        if not typer.confirm("Write the version that would run now into each command?", default=True):
-            return
+        typer.echo("So the change writes in the version that would run now; --no-pin-versions leaves it out.")
     with spinner("looking up versions"):
         found = versions_of([(one.start, one.command.env) for one in open_ones])
     pins: dict[FileChange, dict[tuple[str, ...], Pinned]] = {}

@@ -28,7 +28,7 @@ from callgate.cli.install.files import count_text, how_to_restart, program_text
 from callgate.cli.install.targets import expand_variables
 from callgate.cli.review import review
 from callgate.cli.serve import first_name
-from callgate.cli.services import open_approvals, open_pins
+from callgate.cli.services import open_pins, open_services
 from callgate.clients import GateCommand
 from callgate.clients.servers import Command, read_server
 from callgate.config import FILE_NAME, Config, Secret, ServerSection, load, parse
@@ -92,7 +92,7 @@ class NextSteps:
         file = store_file(config)
         if file is not None and not file.exists():
             return MissingStep(person, unmet)
-        with open_approvals(self._path, None) as opened:
+        with open_services(self._path, None) as opened:
             if opened.wait(opened.approvals.shelf.credentials()):
                 person = ""
         if not unmet:
@@ -135,7 +135,7 @@ class NextSteps:
         steps = ["a passkey, with which you approve calls"] if missing.person else []
         if missing.tools:
             steps.append(f"the review of {count_text(missing.tools, 'tool')}")
-        unseen = " No agent sees a tool before." if missing.tools else ""
+        unseen = " Until then no agent sees them." if missing.tools else ""
         self._say(f"\nNext: {', then '.join(steps)}.{unseen} Ctrl-C leaves it for later.\n")
         if missing.person:
             self._enrol(missing.person, config)

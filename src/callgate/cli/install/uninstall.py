@@ -52,10 +52,6 @@ from callgate.local.wrap import is_possible
 _SHOWN: Final = ("unwrap", "unhook", "left")
 
 
-def register(app: typer.Typer) -> None:
-    app.command("uninstall")(uninstall)
-
-
 def uninstall(
     *,
     client: ClientOption = None,

@@ -24,7 +24,7 @@ from callgate.cli.install.files import FileChange, check_clients, clients_of, in
 from callgate.cli.install.targets import plan_versions, started_at, targets
 from callgate.cli.install.versions import is_newer, versions_of
 from callgate.cli.printing import escaped, heading, plain, print_lines, text_line
-from callgate.cli.services import OpenedPins, edit_pins, settings_of
+from callgate.cli.services import OpenedStore, edit_pins, settings_of
 from callgate.cli.tools import row
 from callgate.cli.tools.decide import approval, decide
 from callgate.cli.tools.diff import difference_lines
@@ -51,10 +51,6 @@ ToOption = Annotated[
     str | None,
     typer.Option("--to", metavar="VERSION", help="This version, and not the newest; an older one is taken too."),
 ]
-
-
-def register(app: typer.Typer) -> None:
-    app.command("upgrade")(upgrade)
 
 
 def upgrade(
@@ -165,7 +161,7 @@ class UpgradeStep(NamedTuple):
         return bool(self.same) and all(one.blocks for one in self.others) and not self.view.seen.problem
 
 
-def _compare(opened: OpenedPins, target: UpgradeTarget, word: Word, version: str) -> UpgradeStep:
+def _compare(opened: OpenedStore, target: UpgradeTarget, word: Word, version: str) -> UpgradeStep:
     server = started_at(target, word)
     with spinner(f"starting {plain(target.name, 60)} at version {version}"):
         observed = _observe(opened, target, server, version)
@@ -174,9 +170,9 @@ def _compare(opened: OpenedPins, target: UpgradeTarget, word: Word, version: str
     return UpgradeStep(target, version, observed, view, tuple(sorted(_approved_now(opened, observed) - listed)))
 
 
-def _approved_now(opened: OpenedPins, observed: ObservedServer) -> set[str]:
+def _approved_now(opened: OpenedStore, observed: ObservedServer) -> set[str]:
     """The tools that are approved for the version that was met last."""
-    every = opened.wait(opened.shelf.servers())
+    every = opened.wait(opened.pin_store.servers())
     known = [one for one in every if one.lineage == observed.server.lineage]
     named = [one for one in known if one.name == observed.server.name] or known
     if not named:
@@ -185,7 +181,7 @@ def _approved_now(opened: OpenedPins, observed: ObservedServer) -> set[str]:
     return {pin.tool for pin in pins if pin.server_id == named[0].server_id and pin.action == "approve"}
 
 
-def _observe(opened: OpenedPins, target: UpgradeTarget, server: ServerSection, version: str) -> ObservedServer:
+def _observe(opened: OpenedStore, target: UpgradeTarget, server: ServerSection, version: str) -> ObservedServer:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
     name = target.name
     with capturing_stderr() as heard:
@@ -307,7 +303,7 @@ def _confirm(name: str, version: str, *, yes: bool, as_json: bool) -> bool:
 # -- carrying it out -------------------------------------------------------------------------------------------
 
 
-def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -> int:
+def _carry_out(opened: OpenedStore, step: UpgradeStep, works: list[FileChange]) -> int:
     """Write the version, then what was met of it, and how many tools were approved with it."""
     records = install_records()
     for work in works:
@@ -323,7 +319,7 @@ def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -
                 say(f"Written already: {', '.join(written)}.")
             raise work.error
     met = step.observed
-    opened.wait(opened.shelf.saw(met.server, met.tools, whole=met.whole))
+    opened.wait(opened.pin_store.saw(met.server, met.tools, whole=met.whole))
     if not step.one_question:
         return 0
     # As the one question of the review does: servers of which nothing waits are in view too.
@@ -334,7 +330,7 @@ def _carry_out(opened: OpenedPins, step: UpgradeStep, works: list[FileChange]) -
     return len(choices)
 
 
-def _conclude(opened: OpenedPins, step: UpgradeStep, works: list[FileChange], approved: int) -> None:
+def _conclude(opened: OpenedStore, step: UpgradeStep, works: list[FileChange], approved: int) -> None:
     typer.echo(f"Written: version {step.version} of {plain(step.target.start.name)}.")
     for work in works:
         if work.backup is not None:

@@ -21,14 +21,10 @@ from callgate.cli.common import (
 from callgate.cli.printing import escaped, heading, print_lines, text_line
 from callgate.cli.review.screen import KeyInput, Screen, held_back, overview
 from callgate.cli.review.session import TerminalReview
-from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, open_pins
+from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, edit_pins, open_pins
 from callgate.cli.tools.hints import how_to_decide, how_to_read
 from callgate.cli.tools.show import tool_lines
 from callgate.pinning.review.views import Review, SetView
-
-
-def register(app: typer.Typer) -> None:
-    app.command("review")(review)
 
 
 def review(
@@ -63,7 +59,7 @@ def review(
             nothing_waits(opened, found)
 
 
-def _interactive(opened: OpenedPins, found: Review) -> None:
+def _interactive(opened: OpenedStore, found: Review) -> None:
     with KeyInput() as keys:
         sitting = TerminalReview(opened, Screen(console(), keys), found)
         try:
@@ -73,7 +69,7 @@ def _interactive(opened: OpenedPins, found: Review) -> None:
             raise
 
 
-def nothing_waits(opened: OpenedPins, found: Review) -> None:
+def nothing_waits(opened: OpenedStore, found: Review) -> None:
     if not found.servers:
         say(f"Nothing waits for review: no server's tools were met yet. {WHERE_TOOLS_COME_FROM}")
     elif found.unlabelled:
@@ -86,7 +82,7 @@ def nothing_waits(opened: OpenedPins, found: Review) -> None:
         say(f"Nothing waits for review. `{opened.command('tools', 'list')}` lists the tools that were met.")
 
 
-def _print(opened: OpenedPins, found: Review, *, check: bool, as_json: bool) -> None:
+def _print(opened: OpenedStore, found: Review, *, check: bool, as_json: bool) -> None:
     if as_json:
         print_json(as_builtins(found))
         return
@@ -113,7 +109,7 @@ def _print(opened: OpenedPins, found: Review, *, check: bool, as_json: bool) -> 
     say(f"\nTo decide on a terminal, key by key: `{opened.command('review')}`.")
 
 
-def how_to_join(opened: OpenedPins, one: SetView) -> str:
+def how_to_join(opened: OpenedStore, one: SetView) -> str:
     group = ("--group", one.group) if one.group else ()
     command = opened.command("tools", "together", *group, "--version", one.version)
     return f"To record that these servers were reviewed together: {command}"

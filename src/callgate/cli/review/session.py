@@ -8,7 +8,7 @@ from typing import Final
 from callgate.cli.common import operator
 from callgate.cli.printing import Line, blank, escaped, heading, text_line
 from callgate.cli.review.screen import END, NEXT, Screen, held_back, overview, set_lines
-from callgate.cli.services import OpenedPins
+from callgate.cli.services import OpenedStore
 from callgate.cli.tools.decide import approval
 from callgate.cli.tools.hints import blocked_words
 from callgate.cli.tools.show import raw_lines, tool_lines
@@ -50,7 +50,7 @@ _HELP: Final = (
 class TerminalReview:
     """What was decided so far is only here until the end."""
 
-    def __init__(self, opened: OpenedPins, screen: Screen, review: Review) -> None:
+    def __init__(self, opened: OpenedStore, screen: Screen, review: Review) -> None:
         self._opened = opened
         self._screen = screen
         self._review = review

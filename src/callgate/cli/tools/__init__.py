@@ -10,8 +10,7 @@ import typer
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, fields_of, print_json, say
 from callgate.cli.printing import escaped, heading, moment, print_lines, print_table, short_hash, text_line
-from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, find_server, find_tool, open_pins
-from callgate.cli.tools import decide, servers
+from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, find_server, find_tool, open_pins
 from callgate.cli.tools.decide import effects_of
 from callgate.cli.tools.diff import DIGITS, compare_texts, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
@@ -40,17 +39,6 @@ class StateFilter(StrEnum):
     ALL = "all"
 
 
-def register(app: typer.Typer) -> None:
-    verbs = typer.Typer(no_args_is_help=True, help="The tools that servers list, and who approved which of them.")
-    verbs.command("list")(list_tools)
-    verbs.command("show")(show)
-    verbs.command("diff")(diff)
-    decide.register(verbs)
-    verbs.command("history")(history)
-    servers.register(verbs)
-    app.add_typer(verbs, name="tools")
-
-
 def list_tools(
     *,
     server: Annotated[str | None, typer.Option("--server", metavar="SERVER", help="Only this server's.")] = None,
@@ -74,7 +62,7 @@ def list_tools(
         _what_next(opened, views, state)
 
 
-def _views(opened: OpenedPins, server: str | None) -> list[ToolView]:
+def _views(opened: OpenedStore, server: str | None) -> list[ToolView]:
     """The tools of a review, or of one server; that may also be one that is there no more."""
     review = opened.wait(opened.pins.review())
     if server is None:
@@ -83,7 +71,7 @@ def _views(opened: OpenedPins, server: str | None) -> list[ToolView]:
     found = [view for one in review.servers for view in one.tools if one.seen.server_id == wanted]
     if found:
         return found
-    names = {one.tool for one in opened.wait(opened.shelf.tools(wanted))}
+    names = {one.tool for one in opened.wait(opened.pin_store.tools(wanted))}
     return opened.wait(opened.pins.tools(wanted, names))
 
 
@@ -165,7 +153,7 @@ def _findings(view: ToolView) -> str:
     return ", ".join(f"{count} {tier}" for count, tier in ((hard, "hard"), (soft, "soft")) if count) or "-"
 
 
-def _what_next(opened: OpenedPins, views: list[ToolView], state: StateFilter) -> None:
+def _what_next(opened: OpenedStore, views: list[ToolView], state: StateFilter) -> None:
     waiting = sum(view.needs_review for view in views)
     if not views and state == StateFilter.ALL:
         say(f"No server's tools were met yet. {WHERE_TOOLS_COME_FROM}")
@@ -294,7 +282,7 @@ def history(
         _not_broken(opened)
 
 
-def _not_broken(opened: OpenedPins) -> None:
+def _not_broken(opened: OpenedStore) -> None:
     if opened.pins.book.broken:
         raise Refused(
             Reason.PIN_TAMPERED,

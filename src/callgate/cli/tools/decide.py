@@ -11,7 +11,7 @@ import typer
 
 from callgate.cli.common import ConfigOption, StoreOption, console, operator
 from callgate.cli.printing import escaped, print_lines
-from callgate.cli.services import OpenedPins, edit_pins, find_tool
+from callgate.cli.services import OpenedStore, edit_pins, find_tool
 from callgate.cli.tools.hints import blocked_words, still_waiting, to_withdraw
 from callgate.cli.tools.show import decision_text, finding_lines
 from callgate.errors import CallgateError, Reason, Refused
@@ -32,13 +32,6 @@ _KEYS: Final = ("server_id", "tool", "approval_hash")
 _ENTRY: Final = "entry_digest"
 _LABEL: Final = "label"
 _FINDINGS: Final = 20
-
-
-def register(verbs: typer.Typer) -> None:
-    verbs.command("approve")(approve)
-    verbs.command("block")(block)
-    verbs.command("withdraw")(withdraw)
-    verbs.command("together")(together)
 
 
 def approve(
@@ -125,7 +118,7 @@ def approval(view: ToolView, *, note: str, override: bool, label: Sequence[str] 
 
 
 def _approve(
-    opened: OpenedPins,
+    opened: OpenedStore,
     view: ToolView,
     given: str,
     entry: str | None = None,
@@ -145,7 +138,7 @@ def _approve(
     typer.echo(does_line(chosen.label))
 
 
-def _same_text(opened: OpenedPins, view: ToolView, given: str) -> None:
+def _same_text(opened: OpenedStore, view: ToolView, given: str) -> None:
     """Refuses a hash that is not the one of the newest text, or not all of it."""
     digits = _digits(opened, view, given)
     if not view.approval_hash:
@@ -156,7 +149,7 @@ def _same_text(opened: OpenedPins, view: ToolView, given: str) -> None:
         raise _text_changed(opened, view, digits)
 
 
-def _same_entry(opened: OpenedPins, view: ToolView, given: str) -> None:
+def _same_entry(opened: OpenedStore, view: ToolView, given: str) -> None:
     """Refuses an entry with the text that was reviewed, and something else beside it."""
     if view.entry_digest.removeprefix("sha256:") != _digits(opened, view, given):
         raise Refused(
@@ -168,7 +161,7 @@ def _same_entry(opened: OpenedPins, view: ToolView, given: str) -> None:
         )
 
 
-def _digits(opened: OpenedPins, view: ToolView, given: str) -> str:
+def _digits(opened: OpenedStore, view: ToolView, given: str) -> str:
     digits = given.strip().lower().removeprefix("sha256:")
     if len(digits) != _WHOLE or not all(char in "0123456789abcdef" for char in digits):
         # The server writes the texts: two whose hashes begin alike cost it little, two that are equal more than it has.
@@ -180,8 +173,8 @@ def _digits(opened: OpenedPins, view: ToolView, given: str) -> str:
     return digits
 
 
-def _text_changed(opened: OpenedPins, view: ToolView, digits: str) -> Refused:
-    texts = opened.wait(opened.shelf.texts(view.server_id, view.tool))
+def _text_changed(opened: OpenedStore, view: ToolView, digits: str) -> Refused:
+    texts = opened.wait(opened.pin_store.texts(view.server_id, view.tool))
     before = [one for one in texts if one.approval_hash.removeprefix("sha256:") == digits]
     if not before:
         return Refused(
@@ -197,7 +190,7 @@ def _text_changed(opened: OpenedPins, view: ToolView, digits: str) -> Refused:
     )
 
 
-def _not_blocked(opened: OpenedPins, view: ToolView) -> None:
+def _not_blocked(opened: OpenedStore, view: ToolView) -> None:
     """What somebody has blocked does not come back as another version of its server unless it is said to."""
     if not view.blocks:
         return
@@ -210,7 +203,7 @@ def _not_blocked(opened: OpenedPins, view: ToolView) -> None:
     )
 
 
-def _see(opened: OpenedPins, view: ToolView) -> str:
+def _see(opened: OpenedStore, view: ToolView) -> str:
     command = opened.command("tools", "show", "--server", view.server_id, "--tool", view.tool)
     return f"To see the tool and its hash: `{command}`."
 
@@ -257,8 +250,8 @@ def withdraw(
         typer.echo(f"Withdrawn: {escaped(view.tool)} on {escaped(view.server)} waits for review again.")
 
 
-def _was_observed(opened: OpenedPins, server_id: str, tool: str) -> bool:
-    return any(one.tool == tool for one in opened.wait(opened.shelf.tools(server_id)))
+def _was_observed(opened: OpenedStore, server_id: str, tool: str) -> bool:
+    return any(one.tool == tool for one in opened.wait(opened.pin_store.tools(server_id)))
 
 
 def together(
@@ -279,7 +272,7 @@ def together(
 
 
 def decide(
-    opened: OpenedPins,
+    opened: OpenedStore,
     choices: list[Choice],
     views: dict[tuple[str, str], ToolView] | None = None,
     together: Iterable[str] = (),
@@ -311,7 +304,7 @@ def _with_reason(refused: Refused) -> Refused:
     return Refused(refused.reason, message, advice=refused.advice, code=refused.code, data=refused.data)
 
 
-def approve_file(opened: OpenedPins, path: Path, *, note: str, override: bool, findings: bool) -> list[ToolView]:
+def approve_file(opened: OpenedStore, path: Path, *, note: str, override: bool, findings: bool) -> list[ToolView]:
     """Approve every entry that is not approved already: each has to be there, with this text, or none is approved.
 
     Tools with findings only where that is said (`findings`, `override`). All tools that the file names.
@@ -338,7 +331,7 @@ def approve_file(opened: OpenedPins, path: Path, *, note: str, override: bool, f
     return views
 
 
-def _servers(opened: OpenedPins, views: list[ToolView]) -> tuple[list[ServerView], list[ServerView]]:
+def _servers(opened: OpenedStore, views: list[ToolView]) -> tuple[list[ServerView], list[ServerView]]:
     """The servers of the file: those of which it has everything that waits, and those of which it leaves something out.
 
     Who has reviewed a part of a server cannot say what the rest of it does to another.
@@ -392,7 +385,7 @@ def _is_entry(one: Any) -> bool:
     return all(isinstance(one.get(key), str) and one[key] for key in _KEYS)
 
 
-def _views(opened: OpenedPins, path: Path, entries: list[dict[str, Any]]) -> list[ToolView]:
+def _views(opened: OpenedStore, path: Path, entries: list[dict[str, Any]]) -> list[ToolView]:
     """Each tool as it was met last. Every entry that does not fit is named."""
     views: list[ToolView] = []
     missing: list[str] = []
@@ -438,7 +431,7 @@ def _entry_unchanged(entry: dict[str, Any], view: ToolView) -> bool:
     return _is_approved(view) or entry.get(_ENTRY, view.entry_digest) == view.entry_digest
 
 
-def _diff(opened: OpenedPins, entry: dict[str, Any], view: ToolView) -> str:
+def _diff(opened: OpenedStore, entry: dict[str, Any], view: ToolView) -> str:
     words = ("--server", view.server_id, "--tool", view.tool)
     if view.approval_hash == entry["approval_hash"]:
         # Of what stands beside a text only the newest is kept: there is nothing to compare with.
@@ -450,7 +443,7 @@ def _is_approved(view: ToolView) -> bool:
     return view.state == "approved"
 
 
-def _none_blocked(opened: OpenedPins, path: Path, views: list[ToolView]) -> None:
+def _none_blocked(opened: OpenedStore, path: Path, views: list[ToolView]) -> None:
     """A file may be older than a block: what somebody has blocked is let in only by somebody who says so."""
     found: list[tuple[ToolView, Pin]] = []
     for view in views:
@@ -466,7 +459,7 @@ def _none_blocked(opened: OpenedPins, path: Path, views: list[ToolView]) -> None
         )
 
 
-def _without_findings(opened: OpenedPins, path: Path, views: list[ToolView], typed: tuple[str, ...]) -> None:
+def _without_findings(opened: OpenedStore, path: Path, views: list[ToolView], typed: tuple[str, ...]) -> None:
     """A file says what was listed, not what was read: findings that are not hard are accepted by whoever says so."""
     found = [
         f"  {escaped(view.tool)} on {escaped(view.server)}: {escaped(finding.rule)}: {escaped(finding.what)}"

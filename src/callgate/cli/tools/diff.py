@@ -13,7 +13,7 @@ from rich.text import Text
 
 from callgate.approval.display import escape, escape_rest
 from callgate.cli.printing import GUTTER, Line, escaped, heading, highlight_escapes, moment, text_line
-from callgate.cli.services import OpenedPins
+from callgate.cli.services import OpenedStore
 from callgate.errors import CallgateError
 from callgate.pinning.model import ListedTool, Pin
 from callgate.pinning.review.differences import difference
@@ -166,7 +166,7 @@ class _Kept(NamedTuple):
     told: str
 
 
-def compare_texts(opened: OpenedPins, view: ToolView, before: str | None, after: str | None) -> Compared | None:
+def compare_texts(opened: OpenedStore, view: ToolView, before: str | None, after: str | None) -> Compared | None:
     """From one text to another; by default to the newest, from what was decided on or else met before it.
 
     None where there is only one.
@@ -185,9 +185,9 @@ def compare_texts(opened: OpenedPins, view: ToolView, before: str | None, after:
     return Compared(old.told, new.told, _difference(view, old, new))
 
 
-def _kept_texts(opened: OpenedPins, view: ToolView) -> list[_Kept]:
+def _kept_texts(opened: OpenedStore, view: ToolView) -> list[_Kept]:
     """The newest first; a text that was decided on is kept for good, others not without end."""
-    met = opened.wait(opened.shelf.texts(view.server_id, view.tool))
+    met = opened.wait(opened.pin_store.texts(view.server_id, view.tool))
     found = [_Kept(one.approval_hash, one.raw, f"{one.approval_hash}, met {moment(one.first_seen)}") for one in met]
     known = {one.approval_hash for one in found}
     for pin in reversed(opened.pins.book.history(view.server_id, view.tool)):

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from callgate.cli.common import fields_of, say
 from callgate.cli.printing import escaped, moment
-from callgate.cli.services import OpenedPins
+from callgate.cli.services import OpenedStore
 from callgate.inspection import ToolFinding
 from callgate.pinning.model import Pin
 from callgate.pinning.review.views import Review, ToolView
@@ -15,7 +15,7 @@ from callgate.pinning.review.views import Review, ToolView
 _SOME: Final = 5
 
 
-def how_to_decide(opened: OpenedPins, view: ToolView) -> str:
+def how_to_decide(opened: OpenedStore, view: ToolView) -> str:
     """What to type to decide on this tool, on exactly this entry."""
     override = ("--override",) if view.hard else ()
     exactly = ("--hash", view.approval_hash, "--entry", view.entry_digest)
@@ -24,7 +24,7 @@ def how_to_decide(opened: OpenedPins, view: ToolView) -> str:
     return f"To approve exactly this:  {approve}\nTo block it:              {block}"
 
 
-def how_to_read(opened: OpenedPins, view: ToolView) -> str:
+def how_to_read(opened: OpenedStore, view: ToolView) -> str:
     """What to know and to type before one decides: blocks, what an approval overrules, the text, the difference."""
     lines = [f"{blocked_words(pin)}. To approve it overrules that." for pin in view.blocks]
     if view.hard:
@@ -45,7 +45,7 @@ def _tool_options(view: ToolView) -> tuple[str, ...]:
     return "--server", view.server_id, "--tool", view.tool
 
 
-def still_waiting(opened: OpenedPins, approved: Collection[tuple[str, str]] = ()) -> None:
+def still_waiting(opened: OpenedStore, approved: Collection[tuple[str, str]] = ()) -> None:
     """What a decision leaves to be done, and which of the tools just approved cannot be called yet."""
     review = opened.wait(opened.pins.review())
     every = [tool for server in review.servers for tool in server.tools]
@@ -84,6 +84,6 @@ def blocked_row(pin: Pin) -> dict[str, Any]:
     return fields_of(pin, "server_id approved_by approved_at note")
 
 
-def to_withdraw(opened: OpenedPins, pin: Pin) -> str:
+def to_withdraw(opened: OpenedStore, pin: Pin) -> str:
     """What lifts a block."""
     return opened.command("tools", "withdraw", "--server", pin.server_id, "--tool", pin.tool)

@@ -22,7 +22,7 @@ from callgate.cli.common import (
     say,
 )
 from callgate.cli.printing import escaped, moment, print_lines, print_table, text_line
-from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedPins, edit_pins, find_server, groups_of, open_pins
+from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, edit_pins, find_server, groups_of, open_pins
 from callgate.errors import Reason, Refused
 from callgate.pinning.review.views import ServerStatus
 
@@ -30,12 +30,6 @@ if TYPE_CHECKING:
     from callgate.cli.printing import Line
 
 _TWICE: Final = "duplicate:"
-
-
-def register(verbs: typer.Typer) -> None:
-    verbs.command("servers")(servers)
-    verbs.command("forget")(forget)
-    verbs.command("verify")(verify)
 
 
 def servers(
@@ -87,9 +81,9 @@ def current_of(every: Iterable[ServerStatus]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _groups(opened: OpenedPins) -> list[dict[str, Any]]:
+def _groups(opened: OpenedStore) -> list[dict[str, Any]]:
     """How many servers of each group are connected, and how many may be."""
-    places = opened.wait(opened.shelf.connected(int(time.time() * 1000)))
+    places = opened.wait(opened.pin_store.connected(int(time.time() * 1000)))
     counts = Counter(dict.fromkeys(("", *(groups_of(opened.config) or {}).values()), 0))
     counts.update(group for _, group in {(one.name, one.group) for one in places})
     most = opened.config.pinning.servers
@@ -101,7 +95,7 @@ def _row(status: ServerStatus) -> dict[str, Any]:
     return {**found.pop("seen"), **found, "last_check": status.seen.last_seen}
 
 
-def _print(opened: OpenedPins, found: list[ServerStatus], now: Container[str]) -> None:
+def _print(opened: OpenedStore, found: list[ServerStatus], now: Container[str]) -> None:
     print_table(
         ("server", "group", "connected", "tools", "approved", "pending", "blocked", "last check", "every"),
         (
@@ -125,7 +119,7 @@ def _print(opened: OpenedPins, found: list[ServerStatus], now: Container[str]) -
     typer.echo("")
 
 
-def server_lines(status: ServerStatus, opened: OpenedPins, now: Container[str]) -> list[Line]:
+def server_lines(status: ServerStatus, opened: OpenedStore, now: Container[str]) -> list[Line]:
     """A server's identity, whether it is the one it has now where there are several, and what is odd about it."""
     lines = [text_line(f"{escaped(status.seen.name)}: {escaped(status.seen.server_id)}", rest="    ")]
     twice = any(one.startswith(_TWICE) for one in status.oddities)
@@ -165,7 +159,7 @@ def forget(
         confirm(f"Forget {escaped(seen.name)}, {escaped(seen.server_id)}, with {seen.tools} tools?", yes=yes)
         detail = {"server_id": seen.server_id, "server": seen.name}
         witness = opened.admin("pinning.forget", operator(), detail)
-        opened.wait(opened.shelf.forget(seen.server_id, [witness]))
+        opened.wait(opened.pin_store.forget(seen.server_id, [witness]))
     typer.echo(f"Forgotten: {escaped(seen.server_id)}.")
 
 

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 0.4
 
 
-def register(app: typer.Typer) -> None:
-    app.command("watch")(watch)
-
-
 def watch(
     *,
     config: ConfigOption = None,

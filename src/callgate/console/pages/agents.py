@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Sequence
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 from urllib.parse import quote, urlencode
 
-import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -31,8 +30,8 @@ from callgate.app.agent_registry import (
 )
 from callgate.approval.model import ConsoleSession
 from callgate.config.agents import agent_name
-from callgate.console.context import ConsoleContext, GatewayParts
-from callgate.console.requests import PageBody, SignedAction
+from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
+from callgate.console.requests import PageBody, signed
 from callgate.console.statistics import MOST_CALLS, AgentCalls, DayCounts, daily_counts
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
 
@@ -68,24 +67,11 @@ class _Refresh(PageBody, frozen=True):
     url: Annotated[str, Meta(min_length=1, max_length=2_048)]
 
 
-class AgentRow(msgspec.Struct, frozen=True):
-    """An agent in the list."""
-
-    agent: str
-    ways: Sequence[RecognisedAgent]
-    seen: AgentCalls | None
-
-    @property
-    def title(self) -> str:
-        return next((one.name for one in self.ways if one.name), "")
-
-
-class AgentsPage:
+class AgentsPage(GatewayPage):
     """The functions of `callgate agents`: whoever signs in may read, operators change it with their passkey."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
+        super().__init__(context, gateway)
         self._config = gateway.config
         self._today = daily_counts(gateway.store, context.now)
         self._fetching = asyncio.Lock()
@@ -95,7 +81,12 @@ class AgentsPage:
         word = request.query_params.get("q", "").strip()[:_CHARS]
         day, known = await self._today.get(), await self._known()
         rows = [
-            AgentRow(agent, ways, day.agents.get(agent))
+            {
+                "agent": agent,
+                "title": next((one.name for one in ways if one.name), ""),
+                "ways": ways,
+                "seen": day.agents.get(agent),
+            }
             for agent, ways in known.items()
             if word.lower() in agent.lower() or any(word.lower() in one.name.lower() for one in ways)
         ]
@@ -189,7 +180,7 @@ class AgentsPage:
         except CallgateError as error:
             raise Refused(Reason.INVALID_REQUEST, str(error), advice=error.advice) from error
         detail = {"agent": body.agent, "by": "api-key", "key": made.key.id, "expires_at": until}
-        await self._record("agents.add", session, detail)
+        await self._record("agents.add", session.user, detail)
         return JSONResponse({"agent": body.agent, "id": made.key.id, "key": made.text})
 
     async def ready_revoke(self, _request: Request, session: ConsoleSession, body: _Revoke) -> str:
@@ -218,7 +209,7 @@ class AgentsPage:
     async def _take_away(self, session: ConsoleSession, agent: str, key: str | None) -> Response:
         rows = await self._theirs(agent, key)
         await take_away(self._gateway.agents, rows, self._context.now(), key)
-        await self._record("agents.remove", session, {"agent": agent, "keys": [one.key for one in rows]})
+        await self._record("agents.remove", session.user, {"agent": agent, "keys": [one.key for one in rows]})
         return JSONResponse({"left": bool((await self._known()).get(agent))})
 
     async def refresh(self, request: Request) -> Response:
@@ -240,10 +231,6 @@ class AgentsPage:
             changes = [*(f"+{name}" for name in done.added), *(f"-{name}" for name in done.removed)]
             text = f"Fetched: {', '.join(changes[:20]) or 'nothing changed'}."
         return JSONResponse({"ok": done.ok, "text": text})
-
-    async def _record(self, action: str, session: ConsoleSession, detail: dict[str, Any]) -> None:
-        row = self._gateway.log.admin(action, session.user, detail)
-        await self._gateway.store.run(lambda conn: self._gateway.store.insert(conn, row))
 
 
 def _strangers(day: DayCounts, known: Container[str]) -> list[tuple[str, AgentCalls]]:
@@ -272,9 +259,9 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = AgentsPage(context, context.gateway)
     return [
         Route("/agents", page.show),
-        *SignedAction(context, "agents/key", _NewKey, page.ready_key, page.make_key).routes("/agents/key"),
-        *SignedAction(context, "agents/revoke", _Revoke, page.ready_revoke, page.revoke).routes("/agents/revoke"),
-        *SignedAction(context, "agents/remove", _Remove, page.ready_remove, page.remove).routes("/agents/remove"),
+        *signed(context, "agents/key", _NewKey, page.ready_key, page.make_key),
+        *signed(context, "agents/revoke", _Revoke, page.ready_revoke, page.revoke),
+        *signed(context, "agents/remove", _Remove, page.ready_remove, page.remove),
         Route("/agents/refresh", page.refresh, methods=["POST"]),
         # The last: an agent may be called anything.
         Route("/agents/{agent:path}", page.one),

@@ -17,9 +17,9 @@ from callgate.approval.model import Request as Asked
 from callgate.approval.overview import RequestRow, asker, phase, requests
 from callgate.approval.reach import how_to_add, kind_of
 from callgate.console.cards import Card
-from callgate.console.context import ConsoleContext, Waits
+from callgate.console.context import ConsoleContext, Page, Waits
 from callgate.console.rendering import EscapedText, exact, json_tree, lines_of, statement
-from callgate.console.requests import Note, PageBody, SignedBody
+from callgate.console.requests import NoteBody, PageBody, SignedBody
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import State
 from callgate.trust.effects import decode
@@ -45,15 +45,8 @@ _SOURCES: Final = 4
 _ADD: Final = "“Add another device” on the page of your passkeys"
 
 
-class _Refuse(PageBody, frozen=True):
-    note: Note = ""
-
-
-class ApprovalsPage:
+class ApprovalsPage(Page):
     """What one person was asked, nothing of anybody else: the rows of the command line, and each call whole."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
 
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)
@@ -149,7 +142,7 @@ class ApprovalsPage:
         return self._decided(await self._context.approvals.approve(asked.id, body.evidence, by=session.user))
 
     async def refuse(self, request: Request) -> Response:
-        session, body = await self._context.change(request, _Refuse)
+        session, body = await self._context.change(request, NoteBody)
         asked = await self._open(request, session)
         return self._decided(await self._context.approvals.refuse(asked.id, by=session.user, note=body.note.strip()))
 

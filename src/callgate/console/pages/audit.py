@@ -24,7 +24,7 @@ from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRec
 from callgate.audit.storage import Filter, Tables, TreeHead
 from callgate.audit.verify import VerifyReport, verify
 from callgate.canonical import canonical
-from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.pages.home import reason_meaning
 from callgate.console.rendering import EscapedText, TreeLine, exact, json_tree
 from callgate.console.requests import PageBody
@@ -54,12 +54,11 @@ class VerifyResult(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
-class AuditPage:
+class AuditPage(GatewayPage):
     """Whoever signs in may read; nothing can be changed here."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
+        super().__init__(context, gateway)
         self._verified: VerifyResult | None = None
         self._verifying = asyncio.Lock()
 

@@ -8,7 +8,7 @@ import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import Request
@@ -18,10 +18,9 @@ from starlette.types import Receive, Scope, Send
 
 from callgate.approval.display import escape
 from callgate.approval.model import ConsoleSession
-from callgate.approval.model import Request as Asked
 from callgate.approval.overview import phase
 from callgate.console.cards import key_of
-from callgate.console.context import ConsoleContext
+from callgate.console.context import ConsoleContext, Page
 from callgate.errors import Reason, Refused, StoreError
 
 # A proxy that sees nothing for a minute hangs up.
@@ -88,15 +87,15 @@ class EventStream(Response):
             while time.monotonic() < until:
                 version = self._feed.version
                 news = await self._feed.news(self._session)
-                if news.stamp != told or time.monotonic() - looked >= _LOOK_SECONDS:
+                if news["stamp"] != told or time.monotonic() - looked >= _LOOK_SECONDS:
                     looked = time.monotonic()
                     if not await self._still_there():
                         return
                     # By now they may see less, or more.
                     news = await self._feed.news(self._session)
-                body = b"" if news.stamp == told else _event(news)
+                body = b"" if news["stamp"] == told else _event(news)
                 if body or time.monotonic() - spoke >= _HEARTBEAT_SECONDS:
-                    told, spoke = news.stamp, time.monotonic()
+                    told, spoke = news["stamp"], time.monotonic()
                     await send({"type": "http.response.body", "body": body or _BEAT, "more_body": True})
                 await self._feed.wait_after(version, _LOOK_SECONDS)
 
@@ -108,11 +107,11 @@ class EventStream(Response):
         return True
 
 
-class EventsPage:
+class EventsPage(Page):
     """For who is signed in."""
 
     def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._feed = ChangeFeed(context)
 
     async def stream(self, request: Request) -> Response:
@@ -125,7 +124,7 @@ class EventsPage:
     async def now(self, request: Request) -> Response:
         """The same once, for a page whose stream does not come through."""
         session = await self._authenticate(request)
-        return JSONResponse(msgspec.to_builtins(await self._feed.news(session)))
+        return JSONResponse(await self._feed.news(session))
 
     async def _authenticate(self, request: Request) -> ConsoleSession:
         # Another program's page on this machine is of the same site: it sends the cookie, and would take the places.
@@ -134,7 +133,7 @@ class EventsPage:
         return await self._context.signed_in(request)
 
 
-def _event(news: WaitingSummary) -> bytes:
+def _event(news: dict[str, Any]) -> bytes:
     return b"event: change\ndata: " + _encode(news) + b"\n\n"
 
 
@@ -148,34 +147,6 @@ def routes(context: ConsoleContext) -> list[Route]:
     return [Route("/events", page.stream), Route("/events/now", page.now)]
 
 
-class WaitingCall(msgspec.Struct, frozen=True):
-    """A call that waits, as a notification may show it on a locked screen: its arguments stay on its page."""
-
-    id: str
-    tool: str
-    server: str
-
-
-class WaitingVersion(msgspec.Struct, frozen=True):
-    """Another version of a server that waits for its one question, as a notification may show it."""
-
-    id: str
-    server: str
-    tools: int
-
-
-class WaitingSummary(msgspec.Struct, frozen=True):
-    """How much waits for one person; `stamp` is another one whenever anything of it is."""
-
-    approvals: int
-    tools: int
-    held: int
-    switch: bool
-    stamp: str
-    newest: tuple[WaitingCall, ...]
-    versions: tuple[WaitingVersion, ...] = ()
-
-
 class ChangeFeed:
     """Looks only while somebody listens. One for each console."""
 
@@ -183,7 +154,7 @@ class ChangeFeed:
         self._context = context
         self._listening: Counter[str] = Counter()
         self._version = 0
-        self._cached: dict[tuple[str, str], tuple[int, WaitingSummary]] = {}
+        self._cached: dict[tuple[str, str], tuple[int, dict[str, Any]]] = {}
         self._lock = asyncio.Lock()
         self._changed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -228,8 +199,8 @@ class ChangeFeed:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    async def news(self, session: ConsoleSession) -> WaitingSummary:
-        """What waits for this person, as of the newest version or later."""
+    async def news(self, session: ConsoleSession) -> dict[str, Any]:
+        """How much waits for this person, as of the newest version or later; `stamp` is another one whenever it is."""
         key = (session.user, session.role)
         async with self._lock:
             version = self._version
@@ -241,29 +212,33 @@ class ChangeFeed:
                 self._cached[key] = version, made
             return made
 
-    async def _compute(self, session: ConsoleSession) -> WaitingSummary:
+    async def _compute(self, session: ConsoleSession) -> dict[str, Any]:
         context, now = self._context, self._context.now()
         found = await context.approvals.shelf.requests(session.user, states=("waiting",), limit=_MOST)
         waiting = [one for one in found if phase(one, now) == "waiting"]
         waits = await context.tools_wait(session)
-        texts, versions = "", tuple[WaitingVersion, ...]()
+        texts, versions = "", list[dict[str, Any]]()
         if context.tools is not None and context.tools.may_decide(session):
             brief = await context.tools.brief()
             texts = brief.stamp
-            versions = tuple(
-                WaitingVersion(key_of(one.server_id), _name(one.server), one.tools) for one in brief.versions[:_NEWEST]
-            )
+            versions = [
+                {"id": key_of(server_id), "server": _name(names), "tools": count}
+                for server_id, names, count in brief.versions[:_NEWEST]
+            ]
         switch = await self._blocked()
         marks = [str(waits.held), texts, str(switch), *(one.id for one in waiting)]
-        return WaitingSummary(
-            approvals=len(waiting),
-            tools=waits.total,
-            held=waits.held,
-            switch=switch,
-            stamp=hashlib.sha256("\0".join(marks).encode()).hexdigest()[:16],
-            newest=tuple(_brief(one) for one in waiting[:_NEWEST]),
-            versions=versions,
-        )
+        return {
+            "approvals": len(waiting),
+            "tools": waits.total,
+            "held": waits.held,
+            "switch": switch,
+            "stamp": hashlib.sha256("\0".join(marks).encode()).hexdigest()[:16],
+            # As a notification may show them on a locked screen: the arguments of a call stay on its page.
+            "newest": [
+                {"id": one.id, "tool": _name(one.tool), "server": _name(one.server)} for one in waiting[:_NEWEST]
+            ],
+            "versions": versions,
+        }
 
     async def _blocked(self) -> bool:
         gateway = self._context.gateway
@@ -300,10 +275,6 @@ class ChangeFeed:
                 loop.call_soon_threadsafe(poke.set)
 
         return self._context.gateway.store.watch(changed)
-
-
-def _brief(request: Asked) -> WaitingCall:
-    return WaitingCall(request.id, _name(request.tool), _name(request.server))
 
 
 def _name(text: str) -> str:

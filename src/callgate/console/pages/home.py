@@ -52,7 +52,7 @@ class RecentActivity:
     async def values(self, *, week: bool) -> dict[str, Any]:
         hours, each = (HOURS, 6) if week else (_DAY, 1)
         counts = (await self._tally.counts()).within(hours)
-        table = rows(counts, hours, each)
+        table, found = rows(counts, hours, each), await self._servers.get()
         return {
             "week": week,
             "complete": counts.complete,
@@ -63,8 +63,8 @@ class RecentActivity:
             "approved": sum(one.approved for one in table),
             "reasons": shares(counts.reasons(), _REASONS),
             "newest": [(one, reason_meaning(one.decision.reason)) for one in await self._refused.get()],
-            "troubled": [one for one in await self._servers.get() if one.troubles],
-            "servers": len(self._gateway.config.servers),
+            "troubled": [one for one in found if one.troubles],
+            "servers": len(found),
         }
 
     async def _refusals(self, _now: int) -> Sequence[CallEntry]:

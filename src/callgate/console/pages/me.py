@@ -13,7 +13,7 @@ from starlette.routing import Route
 from callgate.approval.model import ConsoleSession, Credential, reaches
 from callgate.approval.overview import passkey_row
 from callgate.approval.reach import demanded, except_for, how_to_add, lacking
-from callgate.console.context import ConsoleContext
+from callgate.console.context import ConsoleContext, Page
 from callgate.console.requests import PageBody, SignedBody
 from callgate.errors import Reason, Refused
 
@@ -22,14 +22,11 @@ class _Rename(PageBody, frozen=True):
     name: Annotated[str, Meta(min_length=1, max_length=64)]
 
 
-class MePage:
+class MePage(Page):
     """Everything of one person, nothing of anybody else.
 
     A session alone renames passkeys. It neither adds one nor takes one away: each needs a signature (§4.4.1).
     """
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
 
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)

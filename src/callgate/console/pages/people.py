@@ -14,8 +14,8 @@ from callgate.approval.display import escape
 from callgate.approval.model import ROLES, ConsoleSession, Credential, Role, User
 from callgate.approval.overview import passkeys, people, person
 from callgate.approval.people import check_user_name
-from callgate.console.context import ConsoleContext
-from callgate.console.requests import Name, PageBody, SignedAction
+from callgate.console.context import ConsoleContext, Page
+from callgate.console.requests import Name, PageBody, signed
 from callgate.errors import Reason, Refused
 
 UserName = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -41,11 +41,8 @@ class _Remove(PageBody, frozen=True):
     passkeys: Annotated[int, Meta(ge=0, le=1_000)]
 
 
-class PeoplePage:
+class PeoplePage(Page):
     """The same functions as `callgate users`, `callgate enroll` and `callgate credentials`."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
 
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)
@@ -145,14 +142,10 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = PeoplePage(context)
     return [
         Route("/people", page.show),
-        *SignedAction(context, "people/invite", _Invite, page.ready_invite, page.invite).routes("/people/invite"),
+        *signed(context, "people/invite", _Invite, page.ready_invite, page.invite),
         Route("/people/{name}", page.one),
-        *SignedAction(context, "people/link", PageBody, page.ready_link, page.link).routes("/people/{name}/link"),
-        *SignedAction(context, "people/role", _SetRole, page.ready_role, page.role).routes("/people/{name}/role"),
-        *SignedAction(context, "people/revoke", _Passkey, page.ready_revoke, page.revoke).routes(
-            "/people/{name}/revoke"
-        ),
-        *SignedAction(context, "people/remove", _Remove, page.ready_remove, page.remove).routes(
-            "/people/{name}/remove"
-        ),
+        *signed(context, "people/link", PageBody, page.ready_link, page.link, path="/people/{name}/link"),
+        *signed(context, "people/role", _SetRole, page.ready_role, page.role, path="/people/{name}/role"),
+        *signed(context, "people/revoke", _Passkey, page.ready_revoke, page.revoke, path="/people/{name}/revoke"),
+        *signed(context, "people/remove", _Remove, page.ready_remove, page.remove, path="/people/{name}/remove"),
     ]

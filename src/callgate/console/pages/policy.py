@@ -24,9 +24,9 @@ from callgate.approval.model import ConsoleSession
 from callgate.audit.reading import CallEntry, entries, entry
 from callgate.audit.records import DecisionRecord
 from callgate.audit.storage import Filter
-from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.rendering import EscapedText, statement
-from callgate.console.requests import PageBody, SignedAction
+from callgate.console.requests import PageBody, signed
 from callgate.console.statistics import MOST_CALLS, daily_counts, in_log
 from callgate.errors import AuditError, ConfigError, Reason, Refused, Tampered
 from callgate.trust.policy import Policy
@@ -63,25 +63,11 @@ class _Save(PageBody, frozen=True):
     before: Hash
 
 
-class ReplayGroup(msgspec.Struct, frozen=True):
-    """Calls that would be decided otherwise, in the same way and by the same rule."""
-
-    before: str
-    after: str
-    rule: str
-    calls: Sequence[Difference]
-
-    @property
-    def samples(self) -> Sequence[Difference]:
-        return self.calls[:_SAMPLES]
-
-
-class PolicyPage:
+class PolicyPage(GatewayPage):
     """Whoever signs in may read; operators try rules, and change them with their passkey."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
+        super().__init__(context, gateway)
         self._trust = gateway.config.trust
         self._today = daily_counts(gateway.store, context.now)
         self._loaded: tuple[str, Policy] | None = None
@@ -255,10 +241,6 @@ class PolicyPage:
             await self._record("policy.save_failed", by, detail)
             raise _page_outdated(held)
 
-    async def _record(self, action: str, by: str, detail: dict[str, Any]) -> None:
-        row = self._gateway.log.admin(action, by, detail)
-        await self._gateway.store.run(lambda conn: self._gateway.store.insert(conn, row))
-
 
 def _unseen(text: str) -> bool:
     """Whether a text has something in it that its reader would not see; it has to be edited as it is."""
@@ -299,12 +281,15 @@ def _replay(policy: Policy, decisions: Sequence[DecisionRecord]) -> tuple[Replay
     return replayed, len(decisions)
 
 
-def _groups(differing: Sequence[Difference]) -> list[ReplayGroup]:
-    """The largest first."""
+def _groups(differing: Sequence[Difference]) -> list[dict[str, Any]]:
+    """Calls that would be decided otherwise, in the same way and by the same rule; the largest group first."""
     found: dict[tuple[str, str, str], list[Difference]] = {}
     for one in differing:
         found.setdefault((one.before, one.after, one.rule_after or one.rule_before), []).append(one)
-    return sorted((ReplayGroup(*key, calls) for key, calls in found.items()), key=lambda group: -len(group.calls))
+    return [
+        {"before": before, "after": after, "rule": rule, "calls": calls, "samples": calls[:_SAMPLES]}
+        for (before, after, rule), calls in sorted(found.items(), key=lambda group: -len(group[1]))
+    ]
 
 
 def _page_outdated(held: RulesFile) -> Refused:
@@ -326,7 +311,7 @@ def routes(context: ConsoleContext) -> list[Route]:
     return [
         Route("/policy", page.show),
         Route("/policy/try", page.attempt, methods=["POST"]),
-        *SignedAction(context, "policy/save", _Save, page.ready, page.save).routes("/policy/save"),
+        *signed(context, "policy/save", _Save, page.ready, page.save),
     ]
 
 

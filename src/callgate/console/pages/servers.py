@@ -14,7 +14,7 @@ from callgate.audit.reading import CallEntry, Search, lost, search
 from callgate.audit.storage import Filter
 from callgate.config import ServerSection
 from callgate.console.cards import key_of
-from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.statistics import Recent, chart, hourly_counts, in_log, out_of_time, rows
 from callgate.errors import Reason, Refused
 from callgate.pinning.review.views import ServerStatus
@@ -30,12 +30,11 @@ _MOST: Final = 200
 _RECENT_MS: Final = 3_600_000
 
 
-class ServersPage:
+class ServersPage(GatewayPage):
     """Everybody who signs in may look; the configuration is changed where the gateway runs."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
+        super().__init__(context, gateway)
         self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
         self._tally = hourly_counts(gateway.store, context.now)
 
@@ -44,7 +43,11 @@ class ServersPage:
         counts = (await self._tally.counts()).within(_DAY)
         found = await self._servers.get()
         return await self._context.show(
-            "servers", session, rows=[(one, *counts.of_server(one.name)) for one in found], path=self._gateway.path
+            "servers",
+            session,
+            rows=[(one, *counts.of_server(one.name)) for one in found],
+            wrapped=not self._gateway.config.servers,
+            path=self._gateway.path,
         )
 
     async def one(self, request: Request) -> Response:
@@ -74,7 +77,7 @@ class ServersPage:
 
     def _in_force(self, row: ServerRow) -> list[tuple[str, str, str]]:
         """What holds for this server: its name, its value, and the key that sets it."""
-        config, server = self._gateway.config, row.server
+        config, server = self._gateway.config, row.server or (ServerSection() if row.wrapped else None)
         if server is None:
             return []
         made: list[tuple[str, Any, str]] = [
@@ -105,12 +108,14 @@ def routes(context: ConsoleContext) -> list[Route]:
 
 
 class ServerRow(msgspec.Struct, frozen=True):
-    """One server: as configured (None: only met), every identity it was met under, and its newest failed calls."""
+    """One server: as configured (None: only met), every identity it was met under, and its newest failed calls.
+    `wrapped`: clients start it, and no configuration names it."""
 
     name: str
     server: ServerSection | None
     met: Sequence[ServerStatus] = ()
     failed: Sequence[CallEntry] = ()
+    wrapped: bool = False
 
     @property
     def status(self) -> ServerStatus | None:
@@ -145,7 +150,16 @@ async def list_servers(context: ConsoleContext, gateway: GatewayParts) -> list[S
         failed.setdefault(entry.decision.server, []).append(entry)
     names = [*configured, *sorted(name for name in met if name not in configured)]
     return [
-        ServerRow(name, configured.get(name), tuple(met.get(name, ())), tuple(failed.get(name, ()))) for name in names
+        ServerRow(
+            name,
+            configured.get(name),
+            tuple(met.get(name, ())),
+            tuple(failed.get(name, ())),
+            # A gateway for wrapped servers has none configured; in front of both, those are that are connected.
+            wrapped=name not in configured
+            and any(one.seen.target and (one.connected or not configured) for one in met[name]),
+        )
+        for name in names
     ]
 
 

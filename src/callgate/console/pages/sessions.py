@@ -12,11 +12,11 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.model import ConsoleSession
-from callgate.console.context import ConsoleContext, TrustReviews
+from callgate.console.context import ConsoleContext, Page, TrustReviews
 from callgate.console.flow import draw
 from callgate.console.marking import TextMarks
 from callgate.console.rendering import lines_of, statement
-from callgate.console.requests import Note, PageBody, SignedAction
+from callgate.console.requests import NoteBody, signed
 from callgate.errors import Reason, Refused
 from callgate.trust.model import Quarantined
 from callgate.trust.model import Session as AgentSession
@@ -26,11 +26,14 @@ from callgate.trust.service import Settled
 _ROWS: Final = 100
 
 
-class SessionsPage:
-    """Everybody who signs in may look; nothing can be changed here."""
+class SessionsPage(Page):
+    """Everybody who signs in may look; who may decide lets results go that are kept back.
+
+    What is held is sealed in the store; it is opened for the page of one result only.
+    """
 
     def __init__(self, context: ConsoleContext, trust: TrustReviews) -> None:
-        self._context = context
+        super().__init__(context)
         self._trust = trust
 
     async def show(self, request: Request) -> Response:
@@ -76,6 +79,54 @@ class SessionsPage:
             raise Refused(Reason.AGENT_SESSION_UNKNOWN)
         return JSONResponse({"stamp": str(found.version)})
 
+    # ---- results that are kept back ----
+
+    async def list_held(self, request: Request) -> Response:
+        person = await self._context.visitor(request)
+        held = await self._trust.service.holding(limit=_ROWS)
+        return await self._context.show(
+            "quarantine",
+            person,
+            held=held,
+            most=_ROWS,
+            stamp=_held_stamp(held),
+        )
+
+    async def held_stamp(self, request: Request) -> Response:
+        await self._context.signed_in(request)
+        return JSONResponse({"stamp": _held_stamp(await self._trust.service.holding(limit=_ROWS))})
+
+    async def held(self, request: Request) -> Response:
+        person = await self._context.visitor(request)
+        view = await self._trust.service.show(request.path_params["handle"])
+        return await self._context.show(
+            "held",
+            person,
+            held=view.held,
+            view=view,
+            texts=[TextMarks().lines("", text) for text in view.texts],
+            raw=statement(view.raw),
+            may_decide=self._trust.may_decide(person),
+        )
+
+    async def drop(self, request: Request) -> Response:
+        person, body = await self._context.change(request, NoteBody)
+        return await self._settle(request, person, body, "dropped")
+
+    async def ready(self, request: Request, person: ConsoleSession, _body: NoteBody) -> str:
+        self._trust.check(person)
+        view = await self._trust.service.show(request.path_params["handle"])
+        return f"Give the agent the result {view.held.handle} that was held back"
+
+    async def release(self, request: Request, person: ConsoleSession, body: NoteBody) -> Response:
+        return await self._settle(request, person, body, "released")
+
+    async def _settle(self, request: Request, person: ConsoleSession, body: NoteBody, state: Settled) -> Response:
+        self._trust.check(person)
+        handle = request.path_params["handle"]
+        held = await self._trust.settle(handle, state, by=person.user, note=body.note.strip())
+        return JSONResponse({"state": held.state})
+
 
 def _entry(node: Node, picture: Picture) -> dict[str, Any]:
     """One step as the list has it, with every value and not only those that are drawn."""
@@ -92,64 +143,6 @@ def _stamp(found: Sequence[AgentSession]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class _Settle(PageBody, frozen=True):
-    note: Note = ""
-
-
-class QuarantinePage:
-    """What is held is sealed in the store; it is opened for the page of one result only."""
-
-    def __init__(self, context: ConsoleContext, trust: TrustReviews) -> None:
-        self._context = context
-        self._trust = trust
-
-    async def show(self, request: Request) -> Response:
-        person = await self._context.visitor(request)
-        held = await self._trust.service.holding(limit=_ROWS)
-        return await self._context.show(
-            "quarantine",
-            person,
-            held=held,
-            most=_ROWS,
-            stamp=_held_stamp(held),
-        )
-
-    async def stamp(self, request: Request) -> Response:
-        await self._context.signed_in(request)
-        return JSONResponse({"stamp": _held_stamp(await self._trust.service.holding(limit=_ROWS))})
-
-    async def one(self, request: Request) -> Response:
-        person = await self._context.visitor(request)
-        view = await self._trust.service.show(request.path_params["handle"])
-        return await self._context.show(
-            "held",
-            person,
-            held=view.held,
-            view=view,
-            texts=[TextMarks().lines("", text) for text in view.texts],
-            raw=statement(view.raw),
-            may_decide=self._trust.may_decide(person),
-        )
-
-    async def drop(self, request: Request) -> Response:
-        person, body = await self._context.change(request, _Settle)
-        return await self._settle(request, person, body, "dropped")
-
-    async def ready(self, request: Request, person: ConsoleSession, _body: _Settle) -> str:
-        self._trust.check(person)
-        view = await self._trust.service.show(request.path_params["handle"])
-        return f"Give the agent the result {view.held.handle} that was held back"
-
-    async def release(self, request: Request, person: ConsoleSession, body: _Settle) -> Response:
-        return await self._settle(request, person, body, "released")
-
-    async def _settle(self, request: Request, person: ConsoleSession, body: _Settle, state: Settled) -> Response:
-        self._trust.check(person)
-        handle = request.path_params["handle"]
-        held = await self._trust.settle(handle, state, by=person.user, note=body.note.strip())
-        return JSONResponse({"state": held.state})
-
-
 def _held_stamp(held: Sequence[Quarantined]) -> str:
     return hashlib.sha256("\n".join(one.handle for one in held).encode()).hexdigest()[:16]
 
@@ -158,17 +151,14 @@ def routes(context: ConsoleContext) -> list[Route]:
     if context.trust is None:
         return []
     page = SessionsPage(context, context.trust)
-    quarantine = QuarantinePage(context, context.trust)
     return [
         Route("/sessions", page.show),
         Route("/sessions/stamp", page.stamp),
         Route("/sessions/{key}", page.one),
         Route("/sessions/{key}/stamp", page.version),
-        Route("/quarantine", quarantine.show),
-        Route("/quarantine/stamp", quarantine.stamp),
-        Route("/quarantine/{handle}", quarantine.one),
-        Route("/quarantine/{handle}/drop", quarantine.drop, methods=["POST"]),
-        *SignedAction(context, "quarantine/release", _Settle, quarantine.ready, quarantine.release).routes(
-            "/quarantine/{handle}/release"
-        ),
+        Route("/quarantine", page.list_held),
+        Route("/quarantine/stamp", page.held_stamp),
+        Route("/quarantine/{handle}", page.held),
+        Route("/quarantine/{handle}/drop", page.drop, methods=["POST"]),
+        *signed(context, "quarantine/release", NoteBody, page.ready, page.release, path="/quarantine/{handle}/release"),
     ]

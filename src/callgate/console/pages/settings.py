@@ -16,31 +16,22 @@ from callgate._version import __version__
 from callgate.approval.model import ConsoleSession
 from callgate.audit.log import key_rows
 from callgate.config import Config, show
-from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.context import ConsoleContext, GatewayPage
 from callgate.console.rendering import json_tree
-from callgate.console.requests import Note, PageBody, SignedAction
+from callgate.console.requests import NoteBody, signed
 from callgate.errors import KeyringError, Reason, Refused
 from callgate.keyring import Keyring
 from callgate.store import Block, read_block, turn_block
 from callgate.store.migrate import version
 
 
-class _Stop(PageBody, frozen=True):
-    note: Note = ""
-
-
-class _GoOn(PageBody, frozen=True):
+class _GoOn(NoteBody, frozen=True, kw_only=True):
     # When the switch was turned on, as the page showed it: whoever stops everything anew has a new reason.
     since: Annotated[int, Meta(ge=0, le=2**53)]
-    note: Note = ""
 
 
-class SettingsPage:
+class SettingsPage(GatewayPage):
     """Anybody who approves may stop everything at once; to go on again takes an operator and their passkey."""
-
-    def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
 
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)
@@ -70,7 +61,7 @@ class SettingsPage:
             return []
 
     async def stop(self, request: Request) -> Response:
-        session, body = await self._context.change(request, _Stop)
+        session, body = await self._context.change(request, NoteBody)
         self._context.at_least(session, "approver")
         return await self._turn(session, body.note, on=True)
 
@@ -109,5 +100,5 @@ def routes(context: ConsoleContext) -> list[Route]:
     return [
         Route("/settings", page.show),
         Route("/switch/on", page.stop, methods=["POST"]),
-        *SignedAction(context, "switch/off", _GoOn, page.ready, page.go_on).routes("/switch/off"),
+        *signed(context, "switch/off", _GoOn, page.ready, page.go_on),
     ]

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from callgate.approval.action import to_iso
 from callgate.approval.reach import choice, reach
-from callgate.console.context import ConsoleContext
+from callgate.console.context import ConsoleContext, Page
 from callgate.console.guard import AttemptLimit
 from callgate.console.requests import Name, PageBody, Secret, SignedBody, Word
 from callgate.errors import Reason, Refused
@@ -21,15 +21,32 @@ class _Options(PageBody, frozen=True):
     user: Annotated[str, Meta(max_length=256)] | None = None
 
 
-class SignInPage:
+class _WithTicket(PageBody, frozen=True):
+    ticket: Secret
+
+
+class _Finish(PageBody, frozen=True):
+    response: dict[str, Any]
+    name: Name = ""
+
+
+class _Code(PageBody, frozen=True):
+    user: Word
+    code: Secret
+
+
+class SignInPage(Page):
     """Passkeys that know their user need no name; older security keys do.
 
-    Anybody may ask for a challenge, and each is a row in the store: a flood is turned away before it gets there.
+    Anybody may ask for a challenge, and each is a row in the store: a flood is turned away before it gets there. Of
+    recovery codes it takes five tries a minute with one name; many in all, so that nobody keeps everybody else out with
+    wrong codes.
     """
 
     def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._pace = AttemptLimit(60, 300, context.clock)
+        self._code_pace = AttemptLimit(5, 300, context.clock)
 
     async def show(self, request: Request) -> Response:
         if await self._context.person(request) is not None:
@@ -63,31 +80,12 @@ class SignInPage:
         self._context.forget(response)
         return response
 
+    # ---- enrolling ----
 
-def _sign_in_failed(refused: Refused) -> Refused:
-    """One answer to everything that may be wrong with the person or the passkey: who is known here is not told."""
-    return refused if refused.reason is Reason.APPROVAL_LIMIT else Refused(Reason.SIGN_IN_FAILED)
-
-
-class _WithTicket(PageBody, frozen=True):
-    ticket: Secret
-
-
-class _Finish(PageBody, frozen=True):
-    response: dict[str, Any]
-    name: Name = ""
-
-
-class EnrolPage:
-    """Look at the ticket, use it up for a registration, store the passkey that answers."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-
-    async def show(self, request: Request) -> Response:
+    async def enrol(self, request: Request) -> Response:
         return self._context.page("enrol", await self._context.person(request))
 
-    async def look(self, request: Request) -> Response:
+    async def look_at_ticket(self, request: Request) -> Response:
         """Whom the ticket is for; it stays unused, so that the page can be left and opened again."""
         body = await self._context.open_change(request, _WithTicket)
         ticket = await self._context.approvals.look_at_ticket(body.ticket)
@@ -108,11 +106,11 @@ class EnrolPage:
             }
         )
 
-    async def begin(self, request: Request) -> Response:
+    async def begin_enrolment(self, request: Request) -> Response:
         body = await self._context.open_change(request, _WithTicket)
         return JSONResponse(await self._context.approvals.begin_enrolment(body.ticket))
 
-    async def finish(self, request: Request) -> Response:
+    async def enrolled(self, request: Request) -> Response:
         body = await self._context.open_change(request, _Finish)
         enrolled = await self._context.approvals.finish_enrolment(body.response, name=body.name.strip(), codes=True)
         # The passkey was made this very moment, with the person verified: that is what signing in would ask for.
@@ -124,25 +122,14 @@ class EnrolPage:
         self._context.enter(response, session, secret)
         return response
 
+    # ---- recovering ----
 
-class _Code(PageBody, frozen=True):
-    user: Word
-    code: Secret
-
-
-class RecoverPage:
-    """Five tries a minute with one name; many in all, so that nobody keeps everybody else out with wrong codes."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-        self._pace = AttemptLimit(5, 300, context.clock)
-
-    async def show(self, request: Request) -> Response:
+    async def recover(self, request: Request) -> Response:
         return self._context.page("recover", await self._context.person(request))
 
-    async def exchange(self, request: Request) -> Response:
+    async def use_code(self, request: Request) -> Response:
         body = await self._context.open_change(request, _Code)
-        self._pace.step(body.user)
+        self._code_pace.step(body.user)
         try:
             ticket = await self._context.approvals.recover(body.user, body.code.strip())
         except Refused as refused:
@@ -156,19 +143,22 @@ class RecoverPage:
         return JSONResponse({"ticket": ticket})
 
 
+def _sign_in_failed(refused: Refused) -> Refused:
+    """One answer to everything that may be wrong with the person or the passkey: who is known here is not told."""
+    return refused if refused.reason is Reason.APPROVAL_LIMIT else Refused(Reason.SIGN_IN_FAILED)
+
+
 def routes(context: ConsoleContext) -> list[Route]:
     page = SignInPage(context)
-    enrol = EnrolPage(context)
-    recover = RecoverPage(context)
     return [
         Route("/sign-in", page.show),
         Route("/sign-in", page.finish, methods=["POST"]),
         Route("/sign-in/options", page.options, methods=["POST"]),
         Route("/sign-out", page.leave, methods=["POST"]),
-        Route("/enrol", enrol.show),
-        Route("/enrol/look", enrol.look, methods=["POST"]),
-        Route("/enrol/begin", enrol.begin, methods=["POST"]),
-        Route("/enrol/finish", enrol.finish, methods=["POST"]),
-        Route("/recover", recover.show),
-        Route("/recover", recover.exchange, methods=["POST"]),
+        Route("/enrol", page.enrol),
+        Route("/enrol/look", page.look_at_ticket, methods=["POST"]),
+        Route("/enrol/begin", page.begin_enrolment, methods=["POST"]),
+        Route("/enrol/finish", page.enrolled, methods=["POST"]),
+        Route("/recover", page.recover),
+        Route("/recover", page.use_code, methods=["POST"]),
     ]

@@ -15,9 +15,9 @@ from starlette.routing import Route
 from callgate.approval.display import escape
 from callgate.approval.model import ConsoleSession
 from callgate.console.cards import Card, changed_since, key_of, seen_of
-from callgate.console.context import ConsoleContext, ReviewBrief, ToolReviews, Waits
+from callgate.console.context import ConsoleContext, Page, ReviewBrief, ToolReviews, Waits
 from callgate.console.rendering import EscapedText, exact, statement
-from callgate.console.requests import Note, PageBody, SignedAction, Word
+from callgate.console.requests import Note, PageBody, Word, signed
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
 from callgate.pinning.model import Pin, ToolSeen
@@ -111,14 +111,14 @@ class ServerSheet:
         return not self.elsewhere
 
 
-class ToolsPage:
+class ToolsPage(Page):
     """Pages carry no state: what is marked for approval lives in the browser until it is sent.
 
     What was decided of a tool is never lost: its page has the whole story.
     """
 
     def __init__(self, context: ConsoleContext, tools: ToolReviews) -> None:
-        self._context = context
+        super().__init__(context)
         self._tools = tools
 
     async def show(self, request: Request) -> Response:
@@ -414,10 +414,10 @@ def routes(context: ConsoleContext) -> list[Route]:
         Route("/tools", page.show),
         Route("/tools/waiting", page.waiting),
         Route("/tools/decide", page.decide, methods=["POST"]),
-        *SignedAction(context, "tools/approve", _Decide, page.ready, page.carry_out).routes("/tools/approve"),
-        *SignedAction(context, "tools/labels", _Labels, page.ready_labels, page.labels).routes("/tools/labels"),
-        *SignedAction(context, "tools/together", _Reviewed, page.ready_together, page.reviewed).routes(
-            "/tools/reviewed-together"
+        *signed(context, "tools/approve", _Decide, page.ready, page.carry_out),
+        *signed(context, "tools/labels", _Labels, page.ready_labels, page.labels),
+        *signed(
+            context, "tools/together", _Reviewed, page.ready_together, page.reviewed, path="/tools/reviewed-together"
         ),
         Route("/tools/{server}", page.server),
         Route("/tools/{server}/{tool}", page.one),

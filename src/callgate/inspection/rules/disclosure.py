@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from callgate.inspection.data_files import pattern
-from callgate.inspection.engine import Hit, quoted_hit, rule
+from callgate.inspection.engine import Hit, phrase_rule, quoted_hit, rule
 from callgate.inspection.tool_texts import Text, ToolTexts
 from callgate.inspection.words import Match, WordIndex
 
@@ -210,38 +210,34 @@ def address(tool: ToolTexts) -> Iterator[Hit]:
             yield quoted_hit(text, match, "It puts the person's data in an address: {}.")
 
 
-@rule("exfiltration.aside")
-def aside(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        for match in words.chain("ALSO", (("SEND", "SENDS"), 3), ("DATA", 5), ("OUTSIDE", 8)):
-            if not words.near(match, "NOT", 1):
-                yield quoted_hit(text, match, "It sends data elsewhere besides its task: {}.")
+@phrase_rule("exfiltration.aside", "It sends data elsewhere besides its task: {}.")
+def aside(text: Text) -> Iterator[Match]:
+    for match in text.words.chain("ALSO", (("SEND", "SENDS"), 3), ("DATA", 5), ("OUTSIDE", 8)):
+        if not text.words.near(match, "NOT", 1):
+            yield match
 
 
-@rule("exfiltration.by-name")
-def by_name(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        for match in text.words.chain("STEAL"):
-            if not text.words.near(match, ("AGAINST", "NOT"), 8):
-                yield quoted_hit(text, match, "It speaks of taking data away: {}.")
+@phrase_rule("exfiltration.by-name", "It speaks of taking data away: {}.")
+def by_name(text: Text) -> Iterator[Match]:
+    return (match for match in text.words.chain("STEAL") if not text.words.near(match, ("AGAINST", "NOT"), 8))
 
 
-@rule("exfiltration.secrets")
-def secrets_sent(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        for match in words.together(16, "SEND", ("SECRET", "KEY_FILE", "TALK"), ("URL", "MAIL")):
-            places = [place for place in words.at(("URL", "MAIL")) if match[0] <= place <= match[1]]
-            examples = all(words.before(place, "EXAMPLE", 4) for place in places)
-            if match[0] > 0 and not examples and not words.near(match, "NOT", 2):
-                yield quoted_hit(text, match, "It sends secrets to an address: {}.")
+@phrase_rule("exfiltration.secrets", "It sends secrets to an address: {}.")
+def secrets_sent(text: Text) -> Iterator[Match]:
+    words = text.words
+    for match in words.together(16, "SEND", ("SECRET", "KEY_FILE", "TALK"), ("URL", "MAIL")):
+        places = [place for place in words.at(("URL", "MAIL")) if match[0] <= place <= match[1]]
+        examples = all(words.before(place, "EXAMPLE", 4) for place in places)
+        if match[0] > 0 and not examples and not words.near(match, "NOT", 2):
+            yield match
 
 
 # Texts that want something kept from the person.
 
 
-def _kept_from_the_user(words: WordIndex) -> Iterator[Match]:
+@phrase_rule("secrecy.from-user", "It wants something kept from the person: {}.")
+def kept_from_the_user(text: Text) -> Iterator[Match]:
+    words = text.words
     for match in words.chain("NOT", ("TELL", 3), ("USER", 7)):
         # "to nobody but the user", "until the user agrees" keep nothing from the user.
         if not words.after(match[1], "EXCEPT", 2) and not words.after(match[1], "UNLESS", 9):
@@ -255,46 +251,29 @@ def _kept_from_the_user(words: WordIndex) -> Iterator[Match]:
     yield from words.chain("NOT", ("SPEAK_OF", 3), ("YOUR", 6), ("REPLY", 3))
 
 
-@rule("secrecy.from-user")
-def from_user(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        for match in _kept_from_the_user(text.words):
-            yield quoted_hit(text, match, "It wants something kept from the person: {}.")
-
-
 def _of_itself(words: WordIndex, match: Match) -> bool:
     """ "Is silently put": what a program does, told of it. What is silently sent is another matter."""
     return match[0] > 0 and words.words[match[0] - 1] in {"is", "are", "be", "gets"} and not words.within(match, "SEND")
 
 
-@rule("secrecy.unnoticed")
-def unnoticed(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        matches = [
-            *(
-                match
-                for match in words.chain("USER", ("NEVER_DOES", 6), ("LEARN", 4))
-                if not words.before(match[0], "IF", 3)
-            ),
-            *words.chain("NOT", ("MATTER", 2), ("USER", 3), ("LEARN", 3)),
-            *words.chain("WITHOUT", ("KNOWING", 5), ("USER", 5)),
-            *words.chain("WITHOUT", ("USER", 3), ("KNOWING", 3)),
-            *(
-                match
-                for match in words.together(4, "QUIETLY", ("SEND", "READ", "PASS", "USE"))
-                if not words.near(match, "FAILS", 2) and not _of_itself(words, match)
-            ),
-        ]
-        for match in matches:
-            yield quoted_hit(text, match, "It wants something done without the person's knowledge: {}.")
+@phrase_rule("secrecy.unnoticed", "It wants something done without the person's knowledge: {}.")
+def unnoticed(text: Text) -> Iterator[Match]:
+    words = text.words
+    for match in words.chain("USER", ("NEVER_DOES", 6), ("LEARN", 4)):
+        if not words.before(match[0], "IF", 3):
+            yield match
+    yield from words.chain("NOT", ("MATTER", 2), ("USER", 3), ("LEARN", 3))
+    yield from words.chain("WITHOUT", ("KNOWING", 5), ("USER", 5))
+    yield from words.chain("WITHOUT", ("USER", 3), ("KNOWING", 3))
+    for match in words.together(4, "QUIETLY", ("SEND", "READ", "PASS", "USE")):
+        if not words.near(match, "FAILS", 2) and not _of_itself(words, match):
+            yield match
 
 
-@rule("secrecy.cover-story")
-def cover_story(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        kept = [match for match in words.chain("KEEP", ("HUSHED", 7)) if words.near(match, "STEP", 0)]
-        kept = [match for match in kept if not words.near(match, "SECRET_NOUN", 1)]
-        for match in [*kept, *words.chain("IF_ASKED", ("CLAIM", 7))]:
-            yield quoted_hit(text, match, "It tells the model what to keep or to pretend: {}.")
+@phrase_rule("secrecy.cover-story", "It tells the model what to keep or to pretend: {}.")
+def cover_story(text: Text) -> Iterator[Match]:
+    words = text.words
+    for match in words.chain("KEEP", ("HUSHED", 7)):
+        if words.near(match, "STEP", 0) and not words.near(match, "SECRET_NOUN", 1):
+            yield match
+    yield from words.chain("IF_ASKED", ("CLAIM", 7))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from callgate.inspection.data_files import pattern
-from callgate.inspection.engine import Hit, quoted_hit, rule
+from callgate.inspection.engine import Hit, phrase_rule, rule
 from callgate.inspection.tool_texts import Text, ToolTexts
 from callgate.inspection.words import Match
 
@@ -22,40 +22,32 @@ def _overridden(text: Text) -> list[Match]:
     words = text.words
     if not words.at(("IGNORE", "VOID", "ASIDE")):
         return []
-    ordered = words.chain("IGNORE", ("EARLIER", 4), ("ORDERS", 5))
-    loose = words.together(7, "IGNORE", "EARLIER", "ORDERS")
-    rules = [match for match in words.together(8, "IGNORE", "EARLIER", "RULES") if words.near(match, "MODEL", 4)]
-    void = words.together(9, "VOID", "MODEL", ("ORDERS", "RULES"))
-    safety = words.together(6, "IGNORE", "EARLIER", "SAFETY")
-    above = [*words.chain("IGNORE", ("ABOVE", 2)), *words.together(7, "ASIDE", "EARLIER", "ORDERS")]
-    plainly = words.chain("PLAIN_IGNORE", ("EARLIER", 1), ("RULES", 1))
-    gone = words.together(9, "VOID", "EARLIER", "ORDERS")
-    # "Override only if the user asks for it" is what the user wants.
-    wishes = [match for match in words.chain("IGNORE", ("USER", 4)) if not words.within(match, "IF")]
-    above = [*above, *words.chain("IGNORE", ("USER", 2), ("ORDERS", 1))]
     return [
-        *ordered,
-        *loose,
-        *plainly,
-        *rules,
-        *safety,
-        *above,
-        *void,
-        *gone,
-        *(match for match in wishes if words.near(match, "ASKED", 3)),
+        *words.chain("IGNORE", ("EARLIER", 4), ("ORDERS", 5)),
+        *words.together(7, "IGNORE", "EARLIER", "ORDERS"),
+        *words.chain("PLAIN_IGNORE", ("EARLIER", 1), ("RULES", 1)),
+        *(match for match in words.together(8, "IGNORE", "EARLIER", "RULES") if words.near(match, "MODEL", 4)),
+        *words.together(6, "IGNORE", "EARLIER", "SAFETY"),
+        *words.chain("IGNORE", ("ABOVE", 2)),
+        *words.together(7, "ASIDE", "EARLIER", "ORDERS"),
+        *words.chain("IGNORE", ("USER", 2), ("ORDERS", 1)),
+        *words.together(9, "VOID", "MODEL", ("ORDERS", "RULES")),
+        *words.together(9, "VOID", "EARLIER", "ORDERS"),
+        # "Override only if the user asks for it" is what the user wants.
+        *(
+            match
+            for match in words.chain("IGNORE", ("USER", 4))
+            if not words.within(match, "IF") and words.near(match, "ASKED", 3)
+        ),
     ]
 
 
-@rule("instructions.override")
-def override(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        for match in _overridden(text):
-            if (
-                not _mentioned(text, match)
-                and not text.words.before(match[0], "DONT", 2)
-                and not text.words.before(match[0], "SAMPLE", 3)
-            ):
-                yield quoted_hit(text, match, "It tells the model to set aside what it was told: {}.")
+@phrase_rule("instructions.override", "It tells the model to set aside what it was told: {}.")
+def override(text: Text) -> Iterator[Match]:
+    for match in _overridden(text):
+        spared = text.words.before(match[0], "DONT", 2) or text.words.before(match[0], "SAMPLE", 3)
+        if not spared and not _mentioned(text, match):
+            yield match
 
 
 def _mentioned(text: Text, match: Match) -> bool:
@@ -80,37 +72,31 @@ def _against_such(text: Text) -> bool:
     )
 
 
-@rule("mention.instruction")
-def mentioned(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        for match in _overridden(text):
-            if _mentioned(text, match):
-                yield quoted_hit(text, match, "It quotes an instruction to set aside other instructions: {}.")
+@phrase_rule("mention.instruction", "It quotes an instruction to set aside other instructions: {}.")
+def mentioned(text: Text) -> Iterator[Match]:
+    return (match for match in _overridden(text) if _mentioned(text, match))
 
 
-@rule("instructions.sample")
-def sample(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        for match in _overridden(text):
-            if text.words.before(match[0], "SAMPLE", 3) and not _mentioned(text, match):
-                yield quoted_hit(text, match, "Its sample is an instruction to set aside other instructions: {}.")
+@phrase_rule("instructions.sample", "Its sample is an instruction to set aside other instructions: {}.")
+def sample(text: Text) -> Iterator[Match]:
+    for match in _overridden(text):
+        if text.words.before(match[0], "SAMPLE", 3) and not _mentioned(text, match):
+            yield match
 
 
-@rule("instructions.new-orders")
-def new_orders(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        matches = [
-            *words.chain("OBEY", (("MODEL", "ORDERS", "RULES", "WHO"), 6)),
-            *words.chain("YOURS_NEW", ("NEW", 2), (("ORDERS", "RULES"), 3)),
-            *words.chain("NEW", ("ORDERS", 1), (("MODEL", "ARE"), 2)),
-            *words.chain("INSTEAD", ("AS_YOURS", 8), (("ORDERS", "RULES"), 3)),
-            *words.chain("INSTEAD", ("ONLY", 1), ("WRITTEN", 4)),
-            *words.chain("MODEL", ("OBEY", 3)),
-        ]
-        for match in matches:
-            if not words.before(match[0], "NOT", 3) and not words.near(match, "REPLY", 0):
-                yield quoted_hit(text, match, "It gives the model orders beyond the use of the tool: {}.")
+@phrase_rule("instructions.new-orders", "It gives the model orders beyond the use of the tool: {}.")
+def new_orders(text: Text) -> Iterator[Match]:
+    words = text.words
+    for match in (
+        *words.chain("OBEY", (("MODEL", "ORDERS", "RULES", "WHO"), 6)),
+        *words.chain("YOURS_NEW", ("NEW", 2), (("ORDERS", "RULES"), 3)),
+        *words.chain("NEW", ("ORDERS", 1), (("MODEL", "ARE"), 2)),
+        *words.chain("INSTEAD", ("AS_YOURS", 8), (("ORDERS", "RULES"), 3)),
+        *words.chain("INSTEAD", ("ONLY", 1), ("WRITTEN", 4)),
+        *words.chain("MODEL", ("OBEY", 3)),
+    ):
+        if not words.before(match[0], "NOT", 3) and not words.near(match, "REPLY", 0):
+            yield match
 
 
 # Texts that speak with an authority they do not have, threaten, or want to last.
@@ -118,45 +104,33 @@ def new_orders(tool: ToolTexts) -> Iterator[Hit]:
 _ACT: Final = ("SEND", "READ", "PASS", "USE")
 
 
-@rule("authority.claimed")
-def claimed(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        offices = words.chain("OFFICE", ("DEMANDS", 4), (("MODEL", "ASSISTANT"), 6))
-        notices = [match for match in words.chain("NOTICE") if words.near(match, ("MODEL", "MUST", "TREAT", *_ACT), 14)]
-        for match in [*notices, *words.chain("ROLE"), *offices]:
-            if not words.before(match[0], "NOT", 2):
-                yield quoted_hit(text, match, "It claims an authority over the model: {}.")
+@phrase_rule("authority.claimed", "It claims an authority over the model: {}.")
+def claimed(text: Text) -> Iterator[Match]:
+    words = text.words
+    offices = words.chain("OFFICE", ("DEMANDS", 4), (("MODEL", "ASSISTANT"), 6))
+    notices = [match for match in words.chain("NOTICE") if words.near(match, ("MODEL", "MUST", "TREAT", *_ACT), 14)]
+    return (one for one in (*notices, *words.chain("ROLE"), *offices) if not words.before(one[0], "NOT", 2))
 
 
-@rule("authority.threat")
-def threat(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        for match in text.words.together(12, "OR_ELSE", "HARM", "MODEL"):
-            yield quoted_hit(text, match, "It threatens with consequences: {}.")
+@phrase_rule("authority.threat", "It threatens with consequences: {}.")
+def threat(text: Text) -> list[Match]:
+    return text.words.together(12, "OR_ELSE", "HARM", "MODEL")
 
 
-@rule("authority.lasting")
-def lasting(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        lasting_ = [
-            match
-            for match in words.chain("FROM_NOW")
-            if words.near(match, ("MODEL", "MUST", "EVERY", *_ACT), 10) and not words.near(match, "OWN_CALLS", 5)
-        ]
-        sight = [match for match in words.chain("ON_SIGHT") if words.near(match, ("MUST", *_ACT, "MODEL"), 14)]
-        for match in [*lasting_, *sight]:
-            yield quoted_hit(text, match, "It wants to steer the model beyond the use of this tool: {}.")
+@phrase_rule("authority.lasting", "It wants to steer the model beyond the use of this tool: {}.")
+def lasting(text: Text) -> Iterator[Match]:
+    words = text.words
+    for match in words.chain("FROM_NOW"):
+        if words.near(match, ("MODEL", "MUST", "EVERY", *_ACT), 10) and not words.near(match, "OWN_CALLS", 5):
+            yield match
+    yield from (one for one in words.chain("ON_SIGHT") if words.near(one, ("MUST", *_ACT, "MODEL"), 14))
 
 
-@rule("authority.model-addressed")
-def model_addressed(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        for match in words.chain("ASSISTANT", ("OBLIGED", 2), ((*_ACT, "DISCLOSE"), 3)):
-            if not words.near(match, "NOT", 0) and "," not in text.original(match):
-                yield quoted_hit(text, match, "It orders the model to do something: {}.")
+@phrase_rule("authority.model-addressed", "It orders the model to do something: {}.")
+def model_addressed(text: Text) -> Iterator[Match]:
+    for match in text.words.chain("ASSISTANT", ("OBLIGED", 2), ((*_ACT, "DISCLOSE"), 3)):
+        if not text.words.near(match, "NOT", 0) and "," not in text.original(match):
+            yield match
 
 
 # Texts that want a guard taken away: a confirmation, a check, a log, a refusal.
@@ -165,49 +139,40 @@ _MEMORY_FILES: Final = pattern("disarming", "memory_files")
 SHELL: Final = pattern("disarming", "shell")
 
 
-@rule("disarming.guard")
-def guard(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        if text.kind == "key":
-            continue
-        off = [
-            match
-            for match in words.chain("OFF", ("GUARD", 5))
-            if match[0] and not words.before(match[0], "OPTION", 3) and not words.before(match[0], "NOT", 3)
-        ]
-        asks = words.chain("NOT", ("ASK", 2), ("LEAVE", 5))
-        trust = [match for match in words.chain("TRUST") if not words.before(match[0], ("NOT",), 3)]
-        for match in [*off, *(one for one in asks if words.near(one, ("USER", "MODEL"), 6)), *trust]:
-            yield quoted_hit(text, match, "It wants a guard taken away: {}.")
+@phrase_rule("disarming.guard", "It wants a guard taken away: {}.")
+def guard(text: Text) -> Iterator[Match]:
+    words = text.words
+    if text.kind == "key":
+        return
+    for match in words.chain("OFF", ("GUARD", 5)):
+        if match[0] and not words.before(match[0], "OPTION", 3) and not words.before(match[0], "NOT", 3):
+            yield match
+    asks = words.chain("NOT", ("ASK", 2), ("LEAVE", 5))
+    yield from (match for match in asks if words.near(match, ("USER", "MODEL"), 6))
+    yield from (match for match in words.chain("TRUST") if not words.before(match[0], ("NOT",), 3))
 
 
-@rule("disarming.memory")
-def memory(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        found = list(_MEMORY_FILES.finditer(text.words.folded.text))
-        if not found:
-            continue
-        for each in found:
-            text.words.mark("MEMORY", each.start())
-        for match in text.words.chain("WRITE_TO", ("MEMORY", 12)):
-            if match[0] > 0 and not text.words.before(match[0], "NOT", 3):
-                yield quoted_hit(text, match, "It wants to be written into the assistant's own set-up: {}.")
+@phrase_rule("disarming.memory", "It wants to be written into the assistant's own set-up: {}.")
+def memory(text: Text) -> Iterator[Match]:
+    found = list(_MEMORY_FILES.finditer(text.words.folded.text))
+    for one in found:
+        text.words.mark("MEMORY", one.start())
+    for match in () if not found else text.words.chain("WRITE_TO", ("MEMORY", 12)):
+        if match[0] > 0 and not text.words.before(match[0], "NOT", 3):
+            yield match
 
 
-@rule("disarming.relay")
-def relay(tool: ToolTexts) -> Iterator[Hit]:
-    for text in tool.prose:
-        words = text.words
-        matches = [
-            *words.together(10, "FOLLOW", "RESULT", ("ORDERS", "TELLS")),
-            *words.chain("READ", ("URL", 14), ("FOLLOW", 5)),
-            *words.chain("DECODE", ("FOLLOW", 5)),
-            *words.chain(("FOLLOW", "RUN"), ("ENCODED", 3), ("TELLS", 3)),
-        ]
-        for match in matches:
-            if match[0] > 0 and not words.before(match[0], "NOT", 3):
-                yield quoted_hit(text, match, "It wants the model to follow what a result says: {}.")
+@phrase_rule("disarming.relay", "It wants the model to follow what a result says: {}.")
+def relay(text: Text) -> Iterator[Match]:
+    words = text.words
+    for match in (
+        *words.together(10, "FOLLOW", "RESULT", ("ORDERS", "TELLS")),
+        *words.chain("READ", ("URL", 14), ("FOLLOW", 5)),
+        *words.chain("DECODE", ("FOLLOW", 5)),
+        *words.chain(("FOLLOW", "RUN"), ("ENCODED", 3), ("TELLS", 3)),
+    ):
+        if match[0] > 0 and not words.before(match[0], "NOT", 3):
+            yield match
 
 
 @rule("disarming.shell")

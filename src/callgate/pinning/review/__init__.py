@@ -114,7 +114,7 @@ def statuses(
     for seen in (_named_now(seen, configured, since) for seen in every):
         one = PresentServer(seen, seen.group, tuple(by_server.get(seen.server_id, ())))
         states = [
-            judge(_listed(seen.server_id, tool, settings, looking), one.identity, book, settings).state
+            judge(_listed(seen.server_id, tool, settings, looking), one.seen.identity, book, settings).state
             for tool in one.tools
             if not tool.gone
         ]
@@ -362,7 +362,7 @@ class ReviewSession:
     def _standing(self, one: PresentServer, tool: ToolSeen, listed: ListedTool) -> Standing:
         if tool.gone and not self._book.broken:
             return Standing(State.GONE, Reason.TOOL_UNKNOWN, "the server does not list this tool any more")
-        return judge(listed, one.identity, self._book, self._settings)
+        return judge(listed, one.seen.identity, self._book, self._settings)
 
     def _difference(
         self, one: PresentServer, listed: ListedTool, standing: Standing, pin: Pin | None

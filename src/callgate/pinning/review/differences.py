@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from callgate.canonical import canonical
 from callgate.errors import MessageError
+from callgate.pinning.document import loosely
 from callgate.pinning.model import ListedTool, Pin
 from callgate.pinning.review.views import Piece, SchemaEdit, TextDifference
 
@@ -210,16 +211,11 @@ def _without_islands(runs: Sequence[Run]) -> list[Run]:
     made: list[Run] = []
     for at, (op, text) in enumerate(plain):
         island = op == "same" and text == " " and 0 < at < len(plain) - 1
-        if island and _replaced(plain, at - 1) and _replaced(plain, at + 1):
+        if island and plain[at - 1][0] != "same" != plain[at + 1][0]:
             made += [("gone", text), ("new", text)]
         else:
             made.append((op, text))
     return made
-
-
-def _replaced(runs: Sequence[Run], at: int) -> bool:
-    """Whether something stands on both sides of a place where words were exchanged."""
-    return runs[at][0] != "same"
 
 
 # For bounds: what it means if they grow, and if they shrink.
@@ -414,10 +410,10 @@ def difference(
     pin: Pin, listed: ListedTool, *, other_identity: bool = False, effort: Effort | None = None
 ) -> TextDifference:
     """From what was decided on to what is listed now. `effort` bounds the cost of many differences together."""
-    before = _entry(pin.raw)
+    before = loosely(pin.raw)
     after = listed.entry
     effort = effort or Effort()
-    schema = [*_missing("description", before, after), *_schema_edits(before, after, effort)]
+    schema = [*_missing("description", before, after), *_member("inputSchema", before, after, "schema", effort)]
     names = sorted((before.keys() | after.keys()) - _HASHED)
     beside = [
         edit
@@ -436,10 +432,6 @@ def difference(
 def schema_edits(before: Any, after: Any, where: str = "inputSchema") -> tuple[SchemaEdit, ...]:
     """Every place in which two schemas differ, in the order of the places; nothing is left out."""
     return tuple(_edits(_Place(where, "", "schema"), before, after))
-
-
-def _schema_edits(before: Mapping[str, Any], after: Mapping[str, Any], effort: Effort) -> list[SchemaEdit]:
-    return _member("inputSchema", before, after, "schema", effort)
 
 
 def _member(
@@ -552,14 +544,6 @@ def _lists(place: _Place, before: Sequence[Any], after: Sequence[Any]) -> Iterat
         spot = place.at(start + number)
         told = meaning(spot.key, spot.holder, None, right[number], op="new")
         yield SchemaEdit(spot.path, "new", after=_json(right[number]), meaning=told)
-
-
-def _entry(raw: bytes) -> Mapping[str, Any]:
-    try:
-        value = json.loads(raw.decode())
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _text(entry: Mapping[str, Any]) -> str:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from callgate.caching import BoundedCache
 from callgate.canonical import canonical
 from callgate.errors import MessageError
 from callgate.inspection import ToolFinding
-from callgate.pinning.document import digest
-from callgate.pinning.listing import EntryReader
+from callgate.pinning.document import digest, loosely
+from callgate.pinning.listing import EntryReader, count_tokens
 from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen
+
+if TYPE_CHECKING:
+    from callgate.pinning.review.sets import PresentServer
 
 # Cut where the inspection cuts what is too long for a name.
 _WORD: Final = re.compile(r"\w[\w.:/-]{1,127}")
@@ -34,23 +36,10 @@ _PIECE: Final = 5
 _SEARCHED: Final = 50
 
 
-class NeighbourServer(Protocol):
-    """A server and its tools, as far as its neighbours are concerned."""
-
-    @property
-    def seen(self) -> ServerSeen: ...
-    @property
-    def group(self) -> str: ...
-    @property
-    def joined(self) -> bool: ...
-    @property
-    def tools(self) -> tuple[ToolSeen, ...]: ...
-
-
 class NameIndex:
     """The names of all tools of one group of servers, so arranged that those near a tool are found at once."""
 
-    def __init__(self, members: Sequence[NeighbourServer]) -> None:
+    def __init__(self, members: Sequence[PresentServer]) -> None:
         self._servers = {one.seen.server_id: one.seen for one in members}
         self._owners: dict[str, list[str]] = {}
         for one in members:
@@ -90,7 +79,7 @@ class NameIndex:
             made.setdefault(rarest, []).append((looks, name))
         return made
 
-    def of(self, one: NeighbourServer, listed: ListedTool) -> dict[str, frozenset[str]]:
+    def of(self, one: PresentServer, listed: ListedTool) -> dict[str, frozenset[str]]:
         """By the name of their server the tools of others that this one may touch; more than it does, never fewer."""
         if all(seen.lineage == one.seen.lineage for seen in self._servers.values()):
             return {}
@@ -179,7 +168,6 @@ class InspectionCache:
         self._findings: BoundedCache[tuple[bytes, bytes, str], tuple[ToolFinding, ...]] = BoundedCache(
             _KEPT_FINDINGS, lambda found: len(found) + _KEPT_FINDINGS // _KEPT
         )
-        self._tokens: BoundedCache[bytes, int] = BoundedCache(_KEPT)
         self._open: BoundedCache[bytes, str] = BoundedCache(_KEPT)
         self._neighbours: BoundedCache[str, NameIndex] = BoundedCache(_GROUPS)
 
@@ -187,7 +175,7 @@ class InspectionCache:
         """A stored text, read anew and held against its hash: the store is not believed."""
         if tool.problem or not tool.raw:
             why = tool.problem or "nothing of its definition was kept"
-            return ListedTool(tool.tool, tool.raw, _loosely(tool.raw), problem=why)
+            return ListedTool(tool.tool, tool.raw, loosely(tool.raw), problem=why)
         key = (server_id, tool.approval_hash, _sha(tool.raw))
         made = self._listed.get(key)
         if made is None:
@@ -212,13 +200,13 @@ class InspectionCache:
             from callgate.inspection import InspectionContext, ToolDefinition, inspect
 
             surroundings = InspectionContext(
-                server=server, others=others, before=_loosely(former) or None, growth_percent=growth
+                server=server, others=others, before=loosely(former) or None, growth_percent=growth
             )
             made = inspect(ToolDefinition.of(listed.entry), surroundings)
             self._findings.put(key, made)
         return made
 
-    def neighbours(self, members: Sequence[NeighbourServer]) -> NameIndex:
+    def neighbours(self, members: Sequence[PresentServer]) -> NameIndex:
         """The names around the tools of one group; made anew only when they are others."""
         parts = [
             [one.seen.server_id, one.seen.name, [tool.tool for tool in one.tools if not tool.gone]] for one in members
@@ -226,9 +214,7 @@ class InspectionCache:
         return self._neighbours.get_or_make(digest(parts), lambda: NameIndex(members))
 
     def tokens(self, raw: bytes) -> int:
-        from callgate.inspection import tokens
-
-        return self._tokens.get_or_make(_sha(raw), lambda: tokens(raw.decode(errors="replace")))
+        return count_tokens(raw)
 
     def catch_all(self, listed: ListedTool) -> str:
         """Why the input schema takes nearly anything; empty if it does not."""
@@ -241,11 +227,3 @@ class InspectionCache:
 
 def _sha(raw: bytes) -> bytes:
     return hashlib.sha256(raw).digest()
-
-
-def _loosely(raw: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(raw.decode())
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

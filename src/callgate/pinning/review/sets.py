@@ -13,7 +13,7 @@ import msgspec
 from callgate.inspection import ToolFinding
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import digest
-from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, ServerSeen, ToolSeen
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen
 from callgate.pinning.review.neighbours import InspectionCache
 from callgate.pinning.review.views import SetView
 
@@ -304,11 +304,6 @@ class PresentServer(msgspec.Struct, frozen=True):
     @property
     def member(self) -> SetMember:
         return SetMember(self.seen.name, self.group, self.seen.server_id, self.seen.lineage)
-
-    @property
-    def identity(self) -> ServerIdentity:
-        seen = self.seen
-        return ServerIdentity(seen.server_id, seen.lineage, seen.kind, seen.chosen, seen.reported, seen.warnings)
 
 
 class PresentServers:

@@ -14,25 +14,21 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 from mcp import Client, ClientSession, MCPError
-from mcp.client.session import ClientRequestContext
 from mcp_types import (
     CallToolResult,
-    ErrorData,
     InputRequiredResult,
     InputResponses,
     PaginatedRequestParams,
     Request,
     RequestParamsMeta,
     Tool,
-    ToolListChangedNotification,
 )
 from msgspec import Meta
-from pydantic import BaseModel, ConfigDict
 
 from callgate.approval.action import from_base64url
 from callgate.pinning.model import PENDING_TOOL
 from callgate.protocol import CAPABILITIES, CHALLENGE_CREATE, META, REQUIRED, WEBAUTHN
-from callgate.sdk.connection import both_handlers, is_open
+from callgate.sdk.connection import PAGES, AnyModel, answer_requests, is_open, when_list_changes
 from callgate.sdk.outcome import (
     Failed,
     NotCalled,
@@ -51,17 +47,10 @@ _CAPABILITIES: Final = frozenset(CAPABILITIES)
 _ROUNDS: Final = 10
 _WHAT_THE_SDK_RAISES: Final = (MCPError, RuntimeError, ValueError, OSError)
 TOOLS: Final = 10_000
-PAGES: Final = 200
 _LONGEST: Final = 3600.0
 # More than any arguments a server takes would fill, and less than would drown the person's screen and memory.
 DISPLAY_CHARS: Final = 4_000_000
 CREDENTIALS: Final = 100
-
-
-class _Reply(BaseModel):
-    """Any result; what is in it is looked at later."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class PendingCall(msgspec.Struct, frozen=True):
@@ -82,7 +71,7 @@ class RemoteServer:
         closed = isinstance(client, Client) and not is_open(client)
         self._listing = RemoteTools(lambda: self.session, hears=closed)
         if isinstance(client, Client) and closed:
-            client.message_handler = both_handlers(self._listing.heard, client.message_handler)
+            when_list_changes(client, self._listing.forget)
         self._declared: bool | None = None
         self._issued: OrderedDict[str, None] = OrderedDict()
 
@@ -151,7 +140,7 @@ class RemoteServer:
         """One of the methods of §4.4; its result as it came. `what` is what it is about, in the outcome."""
         request = Request[dict[str, Any], str](method=method, params=params)
         async with self._asking(what, self._seconds, sent=False, relist=True):
-            return (await self.session.send_request(request, _Reply)).model_extra or {}
+            return (await self.session.send_request(request, AnyModel)).model_extra or {}
 
     async def challenge(self, call: PendingCall, now: Callable[[], float]) -> ReceivedChallenge:
         """§4.4.3: a challenge for exactly this call, never seen before."""
@@ -193,15 +182,10 @@ class RemoteServer:
         if not wanted.input_requests:
             # Asking again without input would mean signing again and again.
             raise Stopped(failure(call.tool, "the server wants the same call again", sent=True))
-        answers: InputResponses = {}
-        for key, request in wanted.input_requests.items():
-            meta = request.params.meta if request.params else None
-            context = ClientRequestContext(session=self.session, request_id=key, meta=meta)
-            answer = await self.session.dispatch_input_request(context, request)
-            if isinstance(answer, ErrorData):
-                raise Stopped(failure(call.tool, answer.message, sent=True, code=answer.code))
-            answers[key] = answer
-        return answers
+        try:
+            return await answer_requests(self.session, wanted)
+        except MCPError as error:
+            raise Stopped(failure(call.tool, error.message, sent=True, code=error.code)) from None
 
     @contextlib.asynccontextmanager
     async def _asking(
@@ -263,11 +247,6 @@ class RemoteTools:
         """Ask again before the next call."""
         self._generation += 1
         self._until = -math.inf
-
-    async def heard(self, message: object) -> None:
-        """A message handler for the SDK's client."""
-        if isinstance(message, ToolListChangedNotification):
-            self.forget()
 
     async def find(self, name: str) -> RemoteTool | None:
         """The tool; asked for again where it is not known. Raises TooLarge, and what the session raises."""
@@ -342,7 +321,7 @@ class _Envelope(msgspec.Struct, frozen=True, rename="camel"):
     request_options: dict[str, Any]
 
 
-class _User(msgspec.Struct, frozen=True, rename="camel"):
+class _User(msgspec.Struct, frozen=True):
     id: Annotated[str, Meta(min_length=1, max_length=88)]
     name: Annotated[str, Meta(max_length=1024)]
 
@@ -354,10 +333,6 @@ class _CreationOptions(msgspec.Struct, frozen=True, rename="camel"):
     pub_key_cred_params: Annotated[list[dict[str, Any]], Meta(max_length=CREDENTIALS)]
     exclude_credentials: Annotated[list[_Descriptor], Meta(max_length=CREDENTIALS)] = []
     timeout: Annotated[float, Meta(gt=0)] | None = None
-
-
-class _Begun(msgspec.Struct, frozen=True):
-    options: dict[str, Any]
 
 
 class MalformedChallenge(ValueError):
@@ -392,12 +367,16 @@ def read_challenge(raw: object, now: float) -> ReceivedChallenge:
 def read_creation(raw: object) -> tuple[dict[str, Any], str, float | None]:
     """The creation options of §4.4.1 untouched, the user they are for, and the seconds they last; raises Malformed."""
     try:
-        whole = msgspec.convert(raw, _Begun).options
+        whole = raw.get("options") if isinstance(raw, dict) else None
         options = msgspec.convert(whole, _CreationOptions)
         from_base64url(options.challenge)
     except (msgspec.ValidationError, ValueError) as error:
         raise MalformedChallenge(str(error)) from None
-    return whole, options.user.name, options.timeout / 1000 if options.timeout is not None else None
+    return (
+        cast("dict[str, Any]", whole),
+        options.user.name,
+        options.timeout / 1000 if options.timeout is not None else None,
+    )
 
 
 def _moment(text: str) -> float:

@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias
@@ -33,17 +33,15 @@ from callgate.pinning.judging import Toolset
 from callgate.pinning.model import Action, Pin, PinningSettings, ServerIdentity
 from callgate.pinning.review.views import Review, ToolView
 from callgate.pinning.service import Choice
-from callgate.sdk.connection import both_handlers, held_open, is_open, plain_copy
-from callgate.sdk.pinned.calls import GatedCalls, NamedServer, PinCheck, PinnedCall, PinRecorder
+from callgate.sdk.connection import held_open, is_open, plain_copy, when_list_changes
+from callgate.sdk.pinned.calls import GatedCalls, PinCheck, PinnedCall, PinRecorder, ResolvedServer
 from callgate.sdk.pinned.store import PinStore, ServerLease, open_pin_store
-from callgate.sdk.pinned.tool_list import ConnectionTools, listening_for_changes
+from callgate.sdk.pinned.tool_list import ConnectionTools, Identify, listening_for_changes
 
 log = logging.getLogger("callgate.pinning")
 
 _STORE_SECONDS = 5.0
 _USUAL = PinningSettings(on_behalf_of="whoever uses this client")
-# From what a server says of itself to who it is.
-Identify: TypeAlias = Callable[[str], ServerIdentity]
 # An identity, a URL, a command, or a function of what the server says of itself; None: as the client connects.
 ServerIs: TypeAlias = ServerIdentity | str | Sequence[str] | Identify | None
 _ADVICE = "Give PinnedClient a `server`: library_identity(NAME, version=VERSION), a URL, or the command as a list."
@@ -82,14 +80,13 @@ class PinnedClient:
             raise ConfigError(text, advice="Give PinnedClient a Client that is not open yet, and open PinnedClient.")
         self._client = client
         self._pins = pins
-        self._known = resolve_server(server, client)
-        self._place = NamedServer(name or "", group, self._known.target)
+        self._server = msgspec.structs.replace(resolve_server(server, client), name=name or "", group=group)
         self._policy = ArgumentsPolicy(arguments)
         self._seconds = request_seconds
         self._tools = ConnectionTools(
-            lambda: client.session, self._known.identify, self._settings, seconds=request_seconds
+            lambda: client.session, self._server.identify, self._settings, seconds=request_seconds
         )
-        client.message_handler = both_handlers(self._tools.heard, client.message_handler)
+        when_list_changes(client, self._tools.invalidate)
         self._open = contextlib.AsyncExitStack()
         self._opened: PinStore | None = None
 
@@ -100,7 +97,7 @@ class PinnedClient:
             store = await stack.enter_async_context(open_pin_store(self._pins, self._settings))
             await stack.enter_async_context(held_open(self._client))
             await stack.enter_async_context(listening_for_changes(self._client, self._tools, self._seconds))
-            place = self._named(await self._who())
+            place = await self._named()
             holder = secrets.token_hex(6)
             lease = ServerLease(store.pins, place.name, place.group, holder)
             stack.push_async_callback(lease.leave)
@@ -117,7 +114,7 @@ class PinnedClient:
             self._check = PinCheck(store, self._tools, lease, recorder, place)
             limit = self._seconds + _STORE_SECONDS
             gate = Gate(kill_switch=store.closed, record=recorder.record, pinning=self._check, limit=limit)
-            where = Context(place.name, self._known.transport, None, self._client.session.protocol_version)
+            where = Context(place.name, place.transport, None, self._client.session.protocol_version)
             self._calls = GatedCalls(self._client, gate, self._check, recorder=recorder, tools=self._tools, where=where)
             self._opened = store
             await self._first_look(place)
@@ -136,14 +133,12 @@ class PinnedClient:
             raise RuntimeError("open PinnedClient first, with `async with`")
         return self._opened
 
-    async def _who(self) -> ServerIdentity:
-        return await asyncio.to_thread(self._known.identify, "")
-
-    def _named(self, identity: ServerIdentity) -> NamedServer:
+    async def _named(self) -> ResolvedServer:
         """A server without a name of the author's is known by what it is, never by what it calls itself."""
-        return self._place if self._place.name else msgspec.structs.replace(self._place, name=identity.lineage)
+        identity = await asyncio.to_thread(self._server.identify, "")
+        return self._server if self._server.name else msgspec.structs.replace(self._server, name=identity.lineage)
 
-    async def _first_look(self, place: NamedServer) -> None:
+    async def _first_look(self, place: ResolvedServer) -> None:
         """The list is checked as soon as the server is there. What cannot be checked is refused when it is used."""
         try:
             await self._check.look()
@@ -264,14 +259,6 @@ __all__ = [
     "Settings",
     "library_identity",
 ]
-
-
-class ResolvedServer(msgspec.Struct, frozen=True):
-    """A server as its author names it. `identify` may read a program from the disk: call it on a thread."""
-
-    identify: Identify
-    target: str
-    transport: str
 
 
 def resolve_server(server: ServerIs, client: Client) -> ResolvedServer:

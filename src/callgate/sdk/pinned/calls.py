@@ -14,12 +14,10 @@ from typing import Any, Final, cast
 import msgspec
 from mcp import Client, InputRequiredRoundsExceededError, MCPError
 from mcp.client.extension import UnexpectedClaimedResult
-from mcp.client.session import ClientRequestContext
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     HEADER_MISMATCH,
     CallToolResult,
-    ErrorData,
     InputRequiredResult,
     InputResponses,
     RequestParamsMeta,
@@ -35,9 +33,10 @@ from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import ObservedServer, ToolListing, observed
 from callgate.pinning.model import Change, ServerSeen
 from callgate.pinning.storage import PinRepository
+from callgate.sdk.connection import answer_requests
 from callgate.sdk.outcome import shorten
 from callgate.sdk.pinned.store import PinStore, ServerLease
-from callgate.sdk.pinned.tool_list import ConnectionTools, VerifiedTools
+from callgate.sdk.pinned.tool_list import ConnectionTools, Identify, VerifiedTools
 
 log = logging.getLogger("callgate.pinning")
 
@@ -216,7 +215,7 @@ class GatedCalls:
             if not isinstance(result, InputRequiredResult):
                 raise UnexpectedClaimedResult(result)
             if result.input_requests:
-                answers = await self._answer(result)
+                answers = await answer_requests(self._client.session, result)
             else:
                 await asyncio.sleep(pause)
                 answers, pause = None, min(2 * pause, _PAUSE_MOST)
@@ -271,33 +270,22 @@ class GatedCalls:
         number = f"{at:012x}{secrets.token_hex(10)}"
         return Call(number, at, wanted.tool, wanted.arguments, wanted.form, b"", wanted.meta, self._where)
 
-    async def _answer(self, wanted: InputRequiredResult) -> InputResponses:
-        """What the server asks for in between, answered by the client's own callbacks."""
-        session = self._client.session
-        answers: InputResponses = {}
-        for key, request in (wanted.input_requests or {}).items():
-            meta = request.params.meta if request.params else None
-            context = ClientRequestContext(session=session, request_id=key, meta=meta)
-            answer = await session.dispatch_input_request(context, request)
-            if isinstance(answer, ErrorData):
-                raise MCPError.from_error_data(answer)
-            answers[key] = answer
-        return answers
 
+class ResolvedServer(msgspec.Struct, frozen=True):
+    """A server as its author names it. `identify` may read a program from the disk: call it on a thread."""
 
-class NamedServer(msgspec.Struct, frozen=True):
-    """The server as the author names it."""
-
-    name: str
-    group: str
+    identify: Identify
     target: str
+    transport: str
+    name: str = ""
+    group: str = ""
 
 
 class PinCheck:
     """The check that `Gate(pinning=…)` takes; the decisions are read before each answer, never remembered for it."""
 
     def __init__(
-        self, store: PinStore, tools: ConnectionTools, lease: ServerLease, recorder: PinRecorder, place: NamedServer
+        self, store: PinStore, tools: ConnectionTools, lease: ServerLease, recorder: PinRecorder, place: ResolvedServer
     ) -> None:
         self._store = store
         self._tools = tools

@@ -12,32 +12,26 @@ import json
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from mcp import Client, ClientSession, MCPError
 from mcp.client.subscriptions import SubscriptionLost
 from mcp_types import (
-    METHOD_NOT_FOUND,
     SERVER_INFO_META_KEY,
-    ListToolsRequest,
     ListToolsResult,
-    PaginatedRequestParams,
     Tool,
-    ToolListChangedNotification,
 )
 
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.pinning.identity import reported_as
 from callgate.pinning.listing import EntryReader, ToolListing, bound
 from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity
-from callgate.sdk.connection import RawPage
+from callgate.sdk.connection import raw_pages
 from callgate.sdk.outcome import shorten
 
-if TYPE_CHECKING:
-    from callgate.sdk.pinned import Identify
-
-PAGES: Final = 200
+# From what a server says of itself to who it is.
+Identify: TypeAlias = Callable[[str], ServerIdentity]
 _READ_BYTES: Final = 64 * 1024 * 1024
 _TRIES: Final = 3
 log = logging.getLogger("callgate.pinning")
@@ -99,11 +93,6 @@ class ConnectionTools:
         """Nothing that was read before counts any more."""
         self._generation += 1
 
-    async def heard(self, message: object) -> None:
-        """For the SDK's message handler."""
-        if isinstance(message, ToolListChangedNotification):
-            self.invalidate()
-
     def current(self, *, whatever_age: bool = False) -> VerifiedTools | None:
         """The list that was verified; None where it has to be read first."""
         found = self.last
@@ -143,9 +132,7 @@ class ConnectionTools:
         generation, size = self._generation, 0
         reported: str | None = None
         reader: _Reading | None = None
-        cursor: str | None = None
-        for _ in range(PAGES):
-            page = await self._page(cursor)
+        async for page in raw_pages(self._session()):
             said = self._reported(page.raw)
             if reader is None:
                 reported, reader = said, await self._begin(said)
@@ -154,9 +141,8 @@ class ConnectionTools:
             entries = [_bytes(entry) for entry in page.raw.get("tools", ())]
             await asyncio.to_thread(reader.take, entries, page.tools)
             size += sum(map(len, entries))
-            cursor = page.next_cursor or None
             # Beyond its bounds the list is not used, so the rest of it need not be read.
-            if cursor is None or reader.problem:
+            if not page.next_cursor or reader.problem:
                 if self._generation != generation:
                     return None
                 listing = ToolListing(reader.listed, problem=reader.problem)
@@ -165,16 +151,6 @@ class ConnectionTools:
             if size > _READ_BYTES:
                 break
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
-
-    async def _page(self, cursor: str | None) -> RawPage:
-        params = PaginatedRequestParams(cursor=cursor)
-        try:
-            return await self._session().send_request(ListToolsRequest(params=params), RawPage)
-        except MCPError as error:
-            if cursor is None and error.code == METHOD_NOT_FOUND:
-                # A server without tools.
-                return RawPage(tools=[])
-            raise
 
     def _reported(self, result: dict[str, Any]) -> str:
         """What the server says of itself: at its greeting, or, where there is none, in this very answer."""

@@ -42,10 +42,11 @@ from callgate.approval.base import Witness
 from callgate.errors import ConfigError
 from callgate.jsonrpc import Limits
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
-from callgate.sdk.server.handler import AnyParams, ApprovalHandler, Approver
+from callgate.sdk.connection import AnyModel
+from callgate.sdk.server.handler import ApprovalHandler, Approver
 from callgate.sdk.server.store import OpenedService, Place, SharedService, open_service
 from callgate.sdk.server.strict import StrictBodies, strict_stdio
-from callgate.sdk.server.tools import Context, GatedTools, ListedTools, Mark, RegisteredTools
+from callgate.sdk.server.tools import Context, GatedTools, Mark, registered
 
 F = TypeVar("F", bound=Callable[..., Any])
 AnyServer: TypeAlias = MCPServer[Any] | Server[Any]
@@ -145,7 +146,7 @@ class VerifiedApproval(Extension):
         `require_counter` refuses passkeys whose counter never moves. `extra` members go into the tool's annotation.
         """
         mark = _mark(describe, authenticator_class, require_counter=require_counter, extra=extra)
-        entry = RegisteredTools(server).entry(name) if isinstance(server, MCPServer) else None
+        entry = registered(server, name) if isinstance(server, MCPServer) else None
         self._gate(server, name, mark, None if entry is None else entry.get("inputSchema"))
 
     def _gate(self, server: AnyServer, name: str, mark: Mark, schema: Any) -> None:
@@ -165,9 +166,9 @@ class VerifiedApproval(Extension):
             return
         if self._server is not None:
             raise ConfigError("this VerifiedApproval serves another server already", advice="Make one for each server.")
-        catalogue = RegisteredTools(server) if isinstance(server, MCPServer) else ListedTools(low)
         if not self.enabled:
-            self._server, self._tools.catalogue = low, catalogue
+            self._server = low
+            self._tools.attach(server)
             low.extensions.pop(META, None)
             low.middleware.append(self._handler.hide)
             return
@@ -183,7 +184,8 @@ class VerifiedApproval(Extension):
         low.middleware.append(self._handler.present)
         around_lifespan(low, self._shared.held)
         read_strictly(low)
-        self._server, self._tools.catalogue = low, catalogue
+        self._server = low
+        self._tools.attach(server)
 
     # ---- what the SDK asks of an extension ----
 
@@ -196,7 +198,7 @@ class VerifiedApproval(Extension):
             ENROLL_FINISH: self._handler.finish,
             CHALLENGE_CREATE: self._handler.create,
         }
-        return [MethodBinding(name, AnyParams, handler) for name, handler in handlers.items()]
+        return [MethodBinding(name, AnyModel, handler) for name, handler in handlers.items()]
 
     async def intercept_tool_call(
         self, params: CallToolRequestParams, ctx: Context, call_next: CallNext

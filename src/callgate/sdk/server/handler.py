@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from mcp.server.context import CallNext, HandlerResult
 from mcp.shared.exceptions import MCPError
 from mcp_types import CallToolRequestParams, CallToolResult
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from callgate.approval import Describe, Gated
 from callgate.approval.action import check_tool_name
@@ -23,6 +23,7 @@ from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Ask, Call, Decision, Gate, Pass, Refuse, Verdict
 from callgate.gate import Context as Origin
 from callgate.protocol import CAPABILITIES, META, TICKET
+from callgate.sdk.connection import AnyModel
 from callgate.sdk.server.store import OpenedService
 from callgate.sdk.server.strict import READ
 from callgate.sdk.server.tools import Context, GatedTool, GatedTools
@@ -35,12 +36,6 @@ Approver: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 _GREETINGS: Final = frozenset({"initialize", "server/discover"})
 _ABSENT: Final = object()
 _CLAIM_CHARS: Final = 128
-
-
-class AnyParams(BaseModel):
-    """Parameters of whatever shape: they are read as they came, not as a model would have them."""
-
-    model_config = ConfigDict(extra="allow")
 
 
 class ApprovalHandler:
@@ -57,7 +52,7 @@ class ApprovalHandler:
 
     # ---- the methods of §4.4 ----
 
-    async def begin(self, ctx: Context, _params: AnyParams) -> HandlerResult:
+    async def begin(self, ctx: Context, _params: AnyModel) -> HandlerResult:
         """`approval/enroll/begin`: of the parameters only the ticket in `_meta` counts (§4.4.1)."""
         with wire_errors():
             approvals = self._service().approvals
@@ -67,13 +62,13 @@ class ApprovalHandler:
             first = await self._approver(ctx) if ticket is None and approvals.settings.first_use else None
             return await approvals.begin_enrolment(ticket, first_use=first)
 
-    async def finish(self, ctx: Context, _params: AnyParams) -> HandlerResult:
+    async def finish(self, ctx: Context, _params: AnyModel) -> HandlerResult:
         """`approval/enroll/finish` (§4.4.2)."""
         with wire_errors():
             enrolled = await self._service().approvals.finish_enrolment(params_of(ctx).get("response"))
             return enrolled.result
 
-    async def create(self, ctx: Context, _params: AnyParams) -> HandlerResult:
+    async def create(self, ctx: Context, _params: AnyModel) -> HandlerResult:
         """`approval/challenge/create` (§4.4.3)."""
         with wire_errors():
             service = self._service()

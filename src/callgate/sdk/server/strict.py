@@ -12,27 +12,22 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, MutableMapping
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import CancelledError
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import anyio
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from mcp_types import ErrorData, JSONRPCError
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callgate.errors import Reason
 from callgate.jsonrpc import BadMessage, Limits, error_reply, parse
 
 if TYPE_CHECKING:
     from mcp.shared._stream_protocols import ReadStream, WriteStream
-
-Scope: TypeAlias = MutableMapping[str, Any]
-Event: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Event]]
-Send: TypeAlias = Callable[[Event], Awaitable[None]]
-App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 # Set in the scope of a request whose body was read strictly.
 READ: Final = "callgate.strictly_read"
@@ -42,7 +37,7 @@ _CHUNK: Final = 1 << 16
 class StrictBodies:
     """An ASGI application that lets only strictly read messages through to the one it wraps."""
 
-    def __init__(self, app: App, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits) -> None:
         self._app = app
         self._limits = limits
 
@@ -62,8 +57,8 @@ class StrictBodies:
         await self._app(scope, _replay(events, receive), send)
 
 
-async def _whole_body(receive: Receive, most: int) -> tuple[list[Event], bytes | None]:
-    events: list[Event] = []
+async def _whole_body(receive: Receive, most: int) -> tuple[list[Message], bytes | None]:
+    events: list[Message] = []
     body = bytearray()
     while True:
         event = await receive()
@@ -77,10 +72,10 @@ async def _whole_body(receive: Receive, most: int) -> tuple[list[Event], bytes |
             return events, bytes(body)
 
 
-def _replay(events: list[Event], receive: Receive) -> Receive:
+def _replay(events: list[Message], receive: Receive) -> Receive:
     waiting = iter(events)
 
-    async def next_event() -> Event:
+    async def next_event() -> Message:
         event = next(waiting, None)
         return event if event is not None else await receive()
 

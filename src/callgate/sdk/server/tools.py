@@ -42,44 +42,30 @@ class GatedTool(msgspec.Struct, frozen=True):
     entry: Mapping[str, Any] | None
 
 
-class RegisteredTools:
-    """The tools of an `MCPServer`."""
+def registered(server: MCPServer[Any], name: str) -> Mapping[str, Any] | None:
+    """A tool of an `MCPServer`, as its entry in the list; its public list would describe every tool again each time."""
+    tool = server._tool_manager.get_tool(name)  # noqa: SLF001
+    if tool is None:
+        return None
+    return {"name": name, "title": tool.title, "inputSchema": tool.parameters, "_meta": tool.meta or {}}
 
-    def __init__(self, server: MCPServer[Any]) -> None:
-        self._server = server
 
-    def entry(self, name: str) -> Mapping[str, Any] | None:
-        # Its public list would describe every tool again for each call.
-        tool = self._server._tool_manager.get_tool(name)  # noqa: SLF001
-        if tool is None:
+async def listed(server: Server[Any], name: str, ctx: Context) -> Mapping[str, Any] | None:
+    """A tool of a low-level `Server`, which only its own `tools/list` knows."""
+    listing = server.get_request_handler("tools/list")
+    if listing is None:
+        return None
+    asking = dataclasses.replace(ctx, method="tools/list", params=None)
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        result = _plain(await listing.handler(asking, PaginatedRequestParams(cursor=cursor)))
+        for tool in result.get("tools", ()):
+            if _plain(tool).get("name") == name:
+                return _plain(tool)
+        cursor = result.get("nextCursor")
+        if cursor is None:
             return None
-        return {"name": name, "title": tool.title, "inputSchema": tool.parameters, "_meta": tool.meta or {}}
-
-    async def find(self, name: str, _ctx: Context) -> Mapping[str, Any] | None:
-        return self.entry(name)
-
-
-class ListedTools:
-    """The tools of a low-level `Server`, which only its own `tools/list` knows."""
-
-    def __init__(self, server: Server[Any]) -> None:
-        self._server = server
-
-    async def find(self, name: str, ctx: Context) -> Mapping[str, Any] | None:
-        listing = self._server.get_request_handler("tools/list")
-        if listing is None:
-            return None
-        asking = dataclasses.replace(ctx, method="tools/list", params=None)
-        cursor: str | None = None
-        for _ in range(_PAGES):
-            result = _plain(await listing.handler(asking, PaginatedRequestParams(cursor=cursor)))
-            for tool in result.get("tools", ()):
-                if _plain(tool).get("name") == name:
-                    return _plain(tool)
-            cursor = result.get("nextCursor")
-            if cursor is None:
-                return None
-        raise Refused(Reason.CHECK_FAILED, f"the list of tools has more than {_PAGES} pages")
+    raise Refused(Reason.CHECK_FAILED, f"the list of tools has more than {_PAGES} pages")
 
 
 def _plain(value: Any) -> dict[str, Any]:
@@ -92,11 +78,14 @@ class GatedTools:
     """The tools that the author has named, and those whose own `_meta` carries the mark."""
 
     def __init__(self, *, strict_defaults: bool) -> None:
-        # Finds a tool's own entry, as this caller's `tools/list` would have it.
-        self.catalogue: RegisteredTools | ListedTools | None = None
+        # Whose tools they are, once that is known.
+        self._server: MCPServer[Any] | Server[Any] | None = None
         self._strict_defaults = strict_defaults
         self._marks: dict[str, Mark] = {}
         self._warned: set[str] = set()
+
+    def attach(self, server: MCPServer[Any] | Server[Any]) -> None:
+        self._server = server
 
     def add(self, name: str, mark: Mark, schema: Any = None) -> None:
         """Gate a tool; ConfigError where what is said of it cannot hold."""
@@ -122,9 +111,11 @@ class GatedTools:
 
     async def find(self, name: str, ctx: Context) -> GatedTool | None:
         """The tool if it is gated; Refused(APPROVAL_UNAVAILABLE) where nobody could approve it."""
-        if self.catalogue is None:
+        if self._server is None:
             raise _not_attached()
-        entry = await self.catalogue.find(name, ctx)
+        at = self._server
+        # As this caller's `tools/list` would have it.
+        entry = registered(at, name) if isinstance(at, MCPServer) else await listed(at, name, ctx)
         mark = self._marks.get(name)
         if mark is None:
             try:

@@ -18,18 +18,15 @@ from mcp_types import (
     METHOD_NOT_FOUND,
     CallToolResult,
     GetPromptResult,
-    ListToolsRequest,
     ListToolsResult,
-    PaginatedRequestParams,
     ReadResourceResult,
     Request,
     RequestParamsMeta,
-    ToolListChangedNotification,
 )
 from pydantic import BaseModel
 
 from callgate.errors import ConfigError, Reason, Refused, place
-from callgate.sdk.connection import RawPage, both_handlers, held_open, plain_copy
+from callgate.sdk.connection import AnyModel, both_handlers, held_open, plain_copy, raw_pages, when_list_changes
 from callgate.sdk.trust import Judged, LabelledResult, TrustTracker
 from callgate.sdk.trust.results import ReadResult, read_error, read_notice, read_result, with_warning, without_secrets
 from callgate.trust.critical import guess
@@ -48,7 +45,6 @@ R = TypeVar("R", bound=BaseModel)
 _SERVER_CHARS: Final = 128
 log = logging.getLogger("callgate.trust")
 RESOLVE: Final = "tools/resolve"
-_PAGES: Final = 200
 _TOOLS: Final = 10_000
 _RESOLVE_SECONDS: Final = 5.0
 
@@ -108,6 +104,7 @@ class TrackedClient:
         )
         self._open = AsyncExitStack()
         self._sdk.message_handler = both_handlers(self._heard, self._sdk.message_handler)
+        when_list_changes(self._sdk, self._learning.forget)
 
     # ---- the connection ----
 
@@ -191,7 +188,6 @@ class TrackedClient:
         return await self._tracked(await self._tracker.note(label, plain_copy(given)[0]), send)
 
     async def _heard(self, message: IncomingMessage) -> None:
-        await self._learning.heard(message)
         if not isinstance(message, Exception) and message.params is not None:
             label = self._labels.of(self._server, message.method, {})
             self._tracker.overhear(label, read_notice(message.params))
@@ -239,12 +235,6 @@ def _operator_words(annotations: Mapping[str, Any] | str | Path | None, tracker:
     return annotations_of(dict(annotations), "annotations", None, tracker.vocabulary)
 
 
-class _Answer(BaseModel, extra="allow"):
-    """Whatever the server answers to `tools/resolve`."""
-
-    tool: Any = None
-
-
 class ServerLabels:
     """One for each connection."""
 
@@ -267,10 +257,9 @@ class ServerLabels:
         self._known = False
         self._turn = asyncio.Lock()
 
-    async def heard(self, message: object) -> None:
-        """For the SDK's message handler."""
-        if isinstance(message, ToolListChangedNotification):
-            self._known = False
+    def forget(self) -> None:
+        """Read the list again before the next call."""
+        self._known = False
 
     async def label(self, tool: str, arguments: dict[str, Any]) -> ToolLabel:
         """The label of a call, as far as it can be told before it."""
@@ -298,21 +287,10 @@ class ServerLabels:
 
     async def _entries(self) -> dict[str, dict[str, Any]]:
         entries: dict[str, dict[str, Any]] = {}
-        cursor: str | None = None
-        for _ in range(_PAGES):
-            request = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
-            try:
-                page = await self._session().send_request(request, RawPage)
-            except MCPError as error:
-                if cursor is None and error.code == METHOD_NOT_FOUND:
-                    return {}
-                raise
+        async for page in raw_pages(self._session()):
             for entry in page.raw.get("tools") or ():
                 if isinstance(entry, dict) and isinstance(entry.get("name"), str) and len(entries) < _TOOLS:
                     entries[entry["name"]] = entry
-            cursor = page.next_cursor or None
-            if cursor is None:
-                break
         return entries
 
     async def _resolved(self, label: ToolLabel, arguments: dict[str, Any]) -> ToolLabel:
@@ -321,14 +299,14 @@ class ServerLabels:
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):
                 answer = await self._session().send_request(
-                    Request[dict[str, Any], str](method=RESOLVE, params=params), _Answer
+                    Request[dict[str, Any], str](method=RESOLVE, params=params), AnyModel
                 )
         except MCPError as error:
             self._resolves = self._resolves and error.code != METHOD_NOT_FOUND
             return label
         except (ValueError, RuntimeError, OSError, TimeoutError):
             return label
-        tool = answer.tool
+        tool = (answer.model_extra or {}).get("tool")
         if not isinstance(tool, dict) or tool.get("name") != label.tool:
             return label
         return narrowed(label, self._vocabulary.tool(tool), trusted=self._labels.trusted(self._server))

@@ -23,7 +23,8 @@ from mcp.server.mcpserver.tools import Tool
 from mcp_types import INVALID_REQUEST, CallToolResult, TextContent
 
 from callgate.errors import ConfigError, Reason, Refused, place
-from callgate.sdk.server.handler import AnyParams, arguments_of, as_dict, meta_of, params_of, wire_errors
+from callgate.sdk.connection import AnyModel
+from callgate.sdk.server.handler import arguments_of, as_dict, meta_of, params_of, wire_errors
 from callgate.sdk.server.tools import Context
 from callgate.sdk.trust.client import RESOLVE
 from callgate.sdk.trust.declared import (
@@ -153,7 +154,7 @@ class TrustLabels:
         if low.get_request_handler(RESOLVE) is not None:
             raise ConfigError("the server answers tools/resolve already", advice="Attach one TrustLabels, once.")
         self._server = low
-        low.add_request_handler(RESOLVE, AnyParams, self._resolve)
+        low.add_request_handler(RESOLVE, AnyModel, self._resolve)
         low.middleware.append(self._present)
 
     @property
@@ -218,7 +219,7 @@ class TrustLabels:
             return result | {"tools": tools}
         return result
 
-    async def _resolve(self, ctx: Context, _params: AnyParams) -> HandlerResult:
+    async def _resolve(self, ctx: Context, _params: AnyModel) -> HandlerResult:
         """`tools/resolve`: one value for each field where the arguments decide, the strictest where nothing does."""
         with wire_errors():
             name = params_of(ctx).get("name")
