@@ -170,6 +170,16 @@ async def test_where_the_stream_does_not_come_through_the_page_asks_instead(stag
     await has(stage.page, "document.title.startsWith('(1) ')")
 
 
+async def test_a_page_says_that_the_gateway_has_gone_and_goes_on_when_it_is_back(stage):
+    await stage.signed_in()
+    await stage.context.route("**/events", lambda route: route.fulfill(status=502, body="a proxy"))
+    await stage.context.route("**/events/now", lambda route: route.abort())
+    await stage.open("/")
+    assert "The gateway does not answer." in await stage.problem()
+    await stage.context.unroute("**/events/now")
+    await stage.page.locator("#problem").wait_for(state="hidden")
+
+
 async def test_a_page_whose_session_has_ended_says_so_once_and_is_quiet(stage):
     person = await stage.signed_in()
     await follows(stage)

@@ -1,7 +1,8 @@
 // Every page follows what waits: the counts beside the navigation, the title, and a desktop notification where the
 // person wants one. Of all open tabs one holds the stream and tells the others; browsers allow few connections.
 
-import { get } from "./wire.js";
+import { quiet, tell } from "./notice.js";
+import { Failure, get } from "./wire.js";
 
 const POLL_MS = 4000;
 const AGAIN_MS = 30000;
@@ -13,6 +14,7 @@ const others = "BroadcastChannel" in window ? new BroadcastChannel("callgate-liv
 const title = document.querySelector("title");
 let news = null;
 let ended = false;
+let away = false;
 
 // ---- what the page shows ----
 
@@ -141,6 +143,20 @@ button?.addEventListener("click", async () => {
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
+// "Nothing waits" on a page that nobody feeds would be believed.
+function reached(there) {
+  if (there !== away) return;
+  away = !there;
+  if (there) return quiet();
+  const advice = "What you see may be out of date. `callgate status` says whether the gateway runs. Once it does, this page goes on by itself.";
+  tell(new Failure("unreachable", "The gateway does not answer.", advice));
+}
+
+function noticed(there) {
+  if (there === away) others?.postMessage({ reached: there });
+  reached(there);
+}
+
 function heard(latest) {
   const first = news === null;
   take(latest);
@@ -152,9 +168,16 @@ function heard(latest) {
 function stream() {
   return new Promise((resolve) => {
     const source = new EventSource("/events");
+    let failed = 0;
+    source.addEventListener("open", () => {
+      failed = 0;
+      noticed(true);
+    });
     source.addEventListener("change", (event) => heard(JSON.parse(event.data)));
     source.addEventListener("error", () => {
       if (source.readyState === EventSource.CLOSED) resolve(false);
+      // One that broke off is mended at once, or the gateway is gone.
+      else if (++failed > 1) noticed(false);
     });
     // A page that is kept for the back button holds no connection.
     window.addEventListener("pagehide", () => source.close(), { once: true });
@@ -166,7 +189,9 @@ async function poll(until) {
   while (Date.now() < until && !ended) {
     try {
       heard(await get("/events/now"));
+      noticed(true);
     } catch (error) {
+      if (error.reason === "unreachable") noticed(false);
       if (error.reason === "sign_in_needed") {
         ended = true;
         document.dispatchEvent(new CustomEvent("callgate:signed-out"));
@@ -188,7 +213,7 @@ if (signedIn) {
   showTitle();
   // Pages that draw themselves again set their title again.
   if (title) new MutationObserver(showTitle).observe(title, { childList: true });
-  others?.addEventListener("message", ({ data }) => take(data));
+  others?.addEventListener("message", ({ data }) => ("reached" in data ? reached(data.reached) : take(data)));
   // Held for as long as this tab lives; then the next one gets it.
   if (navigator.locks) navigator.locks.request("callgate-live", follow).catch(() => {});
   else follow();
