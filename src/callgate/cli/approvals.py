@@ -25,7 +25,7 @@ from callgate.cli.common import (
 )
 from callgate.cli.links import approval_link, console_url, how_to_serve, is_listening
 from callgate.cli.printing import moment, plain, print_table
-from callgate.cli.services import OpenedStore, edit_services, open_services
+from callgate.cli.services import OpenedStore, edit_services, open_services, options_of
 from callgate.config import Config
 
 IdArgument = Annotated[
@@ -76,7 +76,8 @@ def show(
     _show(row, found)
     if row.state == "waiting":
         typer.echo(f"\n{row.user} approves it with a passkey, or refuses it, at\n\n  {plain(link, len(link))}\n")
-        typer.echo(f"To refuse it here, without a passkey: {_refuse_request(found.id, config, store)}")
+        refuse_it = shlex.join(["callgate", "approvals", "refuse", *options_of(config, store), found.id])
+        typer.echo(f"To refuse it here, without a passkey: {refuse_it}")
         if left := _what_is_left(opened.config, config, store, found.page, url):
             say(left)
 
@@ -92,14 +93,6 @@ def refuse(
         found = _find(opened, request)
         opened.wait(opened.approvals.refuse(found.id, by=operator(), note=note))
     typer.echo(f"Refused: {plain(found.tool)} on {plain(found.server)}.")
-
-
-def _refuse_request(request: str, config: Path | None, store: str | None) -> str:
-    words = ["callgate", "approvals", "refuse", *(["-c", str(config)] if config is not None else [])]
-    if store is not None:
-        # An address of another kind may hold a password, which is not repeated.
-        words += ["--store", store if store.startswith("sqlite:") else "URL"]
-    return shlex.join([*words, request])
 
 
 def _what_is_left(config: Config, path: Path | None, store: str | None, page: str, url: str | None) -> str:

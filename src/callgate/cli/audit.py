@@ -8,11 +8,10 @@ import sys
 import time
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from callgate.approval.proof import Proven, check_proof, is_proof
@@ -42,7 +41,7 @@ from callgate.cli.common import (
     say,
     spinner,
 )
-from callgate.cli.printing import plain, show_when
+from callgate.cli.printing import plain, print_table, show_when
 from callgate.config import load
 from callgate.errors import AuditError, CallgateError, KeyringError, NotInTree, StoreUnavailable, Tampered
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
@@ -79,7 +78,7 @@ def list_calls(
     elif not found:
         say("No calls on record" + (" match this." if wanted != Filter() else " yet."))
     else:
-        console().print(_table(found))
+        print_table(("time", "call", "server", "tool", "verdict", "reason", "outcome"), map(_cells, found))
 
 
 def show(
@@ -278,20 +277,15 @@ def _json_lines(found: list[CallEntry]) -> None:
         sys.stdout.buffer.write(msgspec.json.encode(one) + b"\n")
 
 
-def _table(found: list[CallEntry]) -> Any:
-    headings = ("time", "call", "server", "tool", "verdict", "reason", "outcome")
-    table = Table(*headings, box=None, pad_edge=False, header_style="bold")
-    for one in found:
-        decision, outcome = one.decision, one.outcome
-        ended = "-" if outcome is None else outcome.outcome
-        if outcome is not None and outcome.ms is not None:
-            ended += f" {outcome.ms:.0f} ms"
-        # Names come from callers: as plain text, with control characters made visible.
-        cells = (show_when(decision.at), decision.call, decision.server, decision.tool, shown_verdict(decision))
-        row = [Text(plain(cell)) for cell in (*cells, decision.reason or "-", ended)]
-        row[4].stylize("green" if decision.verdict == "allow" else "red")
-        table.add_row(*row)
-    return table
+def _cells(one: CallEntry) -> list[Text]:
+    decision, outcome = one.decision, one.outcome
+    ended = "-" if outcome is None else outcome.outcome
+    if outcome is not None and outcome.ms is not None:
+        ended += f" {outcome.ms:.0f} ms"
+    cells = (show_when(decision.at), decision.call, decision.server, decision.tool, shown_verdict(decision))
+    row = [Text(plain(cell)) for cell in (*cells, decision.reason or "-", ended)]
+    row[4].stylize("green" if decision.verdict == "allow" else "red")
+    return row
 
 
 def _create(path: Path) -> BinaryIO:
@@ -312,13 +306,12 @@ def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_js
         _print(done, approval)
 
 
-class ReceiptApproval:
+class ReceiptApproval(NamedTuple):
     """What can be said of the approval on record, and what cannot."""
 
-    def __init__(self, proven: Proven | None, verified: list[str], not_verified: list[str]) -> None:
-        self.proven = proven
-        self.verified = verified
-        self.not_verified = not_verified
+    proven: Proven | None
+    verified: list[str]
+    not_verified: list[str]
 
 
 def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApproval | None:

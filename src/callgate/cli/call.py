@@ -234,10 +234,6 @@ class CallTarget(msgspec.Struct, frozen=True):
     gated: bool = False
 
 
-class Unreachable(CallgateError):
-    """The server cannot be spoken to."""
-
-
 def find_target(word: str | None, command: list[str], path: Path | None) -> CallTarget:
     """The server that the command line names."""
     if word is None:
@@ -321,4 +317,4 @@ def _connect_problem(target: CallTarget, error: BaseException) -> CallgateError:
     advice = "Check that it runs and that its address is right." if target.url else "Run the command by hand."
     if target.gated:
         advice = f"Run `callgate check`, then `callgate wrap {target.name}` by hand."
-    return Unreachable(f"{target.name} cannot be spoken to: {text}", advice=advice)
+    return CallgateError(f"{target.name} cannot be spoken to: {text}", advice=advice)

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from callgate.approval.requirements import names_tool
-from callgate.cli.common import ConfigOption, JsonOption, console, print_json, say
+from callgate.cli.common import ConfigOption, JsonOption, print_json, say
 from callgate.cli.links import console_url
-from callgate.cli.printing import plain
+from callgate.cli.printing import plain, print_table
 from callgate.cli.services import open_pins, options_of
 from callgate.config import Config, ServerSection
 from callgate.config.loading import dotted_key, read
@@ -95,12 +94,12 @@ def _row(name: str, server: ServerSection) -> dict[str, Any]:
 
 
 def _print_servers(loaded: Config) -> None:
-    table = Table("server", "kind", "target", "secrets", box=None, pad_edge=False, header_style="bold")
+    rows = []
     for name, server in loaded.servers.items():
         row = _row(name, server)
         secrets = ", ".join(f"{key.partition('.')[2]}={shown}" for key, shown in row["secrets"].items())
-        table.add_row(Text(name), Text(row["kind"]), Text(row["target"]), Text(secrets or "-"))
-    console().print(table)
+        rows.append((Text(name), Text(row["kind"]), Text(row["target"]), Text(secrets or "-")))
+    print_table(("server", "kind", "target", "secrets"), rows)
 
 
 def _approval(loaded: Config) -> dict[str, Any] | None:
@@ -115,13 +114,17 @@ def _approval(loaded: Config) -> dict[str, Any] | None:
 
 
 def _print_approval(approval: dict[str, Any]) -> None:
-    table = Table("server", "needs approval", "who is asked", box=None, pad_edge=False, header_style="bold")
-    for row in approval["servers"]:
-        tools = ", ".join([*row["tools"], "tools that it marks itself"])
-        table.add_row(Text(row["name"]), Text(tools), Text(row["user"] or "the only person there is"))
     typer.echo("")
     if approval["servers"]:
-        console().print(table)
+        rows = [
+            (
+                Text(row["name"]),
+                Text(", ".join([*row["tools"], "tools that it marks itself"])),
+                Text(row["user"] or "the only person there is"),
+            )
+            for row in approval["servers"]
+        ]
+        print_table(("server", "needs approval", "who is asked"), rows)
     where = approval["console"] or "http://localhost, on the free port that the gateway takes"
     typer.echo(f"Calls are approved at {where}, with passkeys for {approval['rp_id']}.")
 

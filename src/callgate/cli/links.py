@@ -54,14 +54,18 @@ def how_to_serve(config: Config, path: Path | None, store: str | None, url: str 
         return "The gateway takes any free port here: put the one that it names at its start in the place of PORT."
     if is_listening(url):
         return ""
-    command = shlex.join(["callgate", "serve", *(["-c", str(path)] if path is not None else [])])
-    where = ""
+    # An address of another kind may hold a password, which is not repeated.
+    named = store is None or store.startswith("sqlite:")
+    where = "" if named else " on this store, which CALLGATE_STORE_URL has to name,"
+    return f"Nothing answers at {url} yet: start the gateway{where} with `{serve_command(path, store)}`."
+
+
+def serve_command(path: Path | None, store: str | None) -> str:
+    """The command that starts the gateway of a configuration; its store is named by the environment."""
+    words = shlex.join(["callgate", "serve", *(["-c", str(path)] if path is not None else [])])
     if store is not None and store.startswith("sqlite:"):
-        command = f"CALLGATE_STORE_URL={shlex.quote(store)} {command}"
-    elif store is not None:
-        # It may hold a password, which is not repeated.
-        where = " on this store, which CALLGATE_STORE_URL has to name,"
-    return f"Nothing answers at {url} yet: start the gateway{where} with `{command}`."
+        return f"CALLGATE_STORE_URL={shlex.quote(store)} {words}"
+    return words
 
 
 def has_display() -> bool:

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 import typer
-from rich.table import Table
 from rich.text import Text
 
 from callgate.audit.reading import entries, entry
@@ -31,7 +30,7 @@ from callgate.cli.common import (
     say,
     spinner,
 )
-from callgate.cli.printing import plain, show_when
+from callgate.cli.printing import plain, print_table, show_when
 from callgate.config import Config
 from callgate.errors import AuditError, ConfigError, Reason
 from callgate.trust.policy import TABLE, Facts, Policy
@@ -41,7 +40,7 @@ from callgate.trust.policy.condition import TYPE_NAMES
 from callgate.trust.policy.explain import Checked, Explanation
 from callgate.trust.policy.explain import explain as explained
 from callgate.trust.policy.reading import read_text
-from callgate.trust.policy.replaying import Difference, Replayed, Then, recorded_facts, recorded_then
+from callgate.trust.policy.replaying import Replayed, Then, recorded_facts, recorded_then
 
 FileArgument = Annotated[
     Path | None, typer.Argument(metavar="[FILE]", help="A rule file, TOML or JSON, instead of the configured one.")
@@ -85,7 +84,19 @@ def check(
         print_json({"ok": True, "rules": [_rule(rule) for rule in loaded.rules]})
         return
     typer.echo(f"OK  {len(loaded.rules)} {'rule' if len(loaded.rules) == 1 else 'rules'}")
-    console().print(rules_table(loaded))
+    print_table(
+        ("rule", "on", "effect", "what it tells the person", "from"),
+        (
+            (
+                Text(rule.name),
+                Text(rule.on),
+                _effect(rule.effect),
+                Text(rule.say),
+                Text(rule.source if rule.default else f"{rule.source}:{rule.line}", style="dim"),
+            )
+            for rule in loaded.rules
+        ),
+    )
 
 
 def facts(as_json: JsonOption = False) -> None:
@@ -105,7 +116,18 @@ def facts(as_json: JsonOption = False) -> None:
             ]
         )
         return
-    console().print(facts_table())
+    print_table(
+        ("fact", "type", "what it says", "for example"),
+        (
+            (
+                Text(fact.name),
+                Text(TYPE_NAMES[fact.kind]),
+                Text(f"{fact.about} (on results only)" if fact.result else fact.about),
+                Text(fact.example, style="dim"),
+            )
+            for fact in TABLE
+        ),
+    )
 
 
 def explain(
@@ -148,7 +170,7 @@ def try_cases(
         labels = _labels(loaded)
     with _mistakes(Reason.INVALID_PARAMS, as_json=as_json):
         cases = read_cases(_read(str(file), _CASES, again), str(file), rules.rules, again=again)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for case in cases:
         given = case.facts(labels)
         ruling = rules.decide(given) if given.result is None else rules.decide_result(given)
@@ -160,7 +182,11 @@ def try_cases(
     if as_json:
         print_json({"ok": not failed, "cases": rows})
     else:
-        console().print(tests_table(rows))
+        marks = {True: Text("ok", style="green"), False: Text("WRONG", style="bold red")}
+        print_table(
+            ("case", "expected", "got", ""),
+            ((Text(plain(row["name"])), Text(row["expected"]), Text(row["got"]), marks[row["ok"]]) for row in rows),
+        )
         typer.echo(f"{len(rows) - failed} of {len(rows)} as expected.")
     if failed:
         raise typer.Exit(1)
@@ -196,7 +222,21 @@ def replay(
         typer.echo("No decision is on record " + ("yet." if since is None else f"since {since}."))
         return
     if replayed.differing:
-        console().print(replay_table(replayed.differing))
+        print_table(
+            ("time", "call", "server / tool", "before", "after", "rule"),
+            (
+                (
+                    Text(show_when(one.at)),
+                    # Whole: calls of one minute begin alike.
+                    Text(plain(one.call), no_wrap=True),
+                    Text(plain(f"{one.server} / {one.tool}")),
+                    _effect(one.before),
+                    _effect(one.after),
+                    Text(plain(one.rule_after or one.rule_before)),
+                )
+                for one in replayed.differing
+            ),
+        )
     typer.echo(replayed.sentence())
 
 
@@ -271,23 +311,6 @@ def _rule(rule: Any) -> dict[str, Any]:
     }
 
 
-def rules_table(policy: Policy) -> Table:
-    """Every rule in the order in which it speaks."""
-    table = _table("rule", "on", "effect", "what it tells the person", "from")
-    for rule in policy.rules:
-        place = rule.source if rule.default else f"{rule.source}:{rule.line}"
-        table.add_row(Text(rule.name), rule.on, _effect(rule.effect), Text(rule.say), Text(place, style="dim"))
-    return table
-
-
-def facts_table() -> Table:
-    table = _table("fact", "type", "what it says", "for example")
-    for fact in TABLE:
-        about = f"{fact.about} (on results only)" if fact.result else fact.about
-        table.add_row(Text(fact.name), TYPE_NAMES[fact.kind], Text(about), Text(fact.example, style="dim"))
-    return table
-
-
 def explanation(found: Explanation, then: Then | None) -> Iterator[Text]:
     """The ruling first and what was said then, then every rule, those that hold before the others."""
     ruling = found.ruling
@@ -314,32 +337,5 @@ def _rule_line(rule: Checked) -> Iterator[Text]:
         yield Text(f"    {name} = {plain(json.dumps(value, ensure_ascii=False), _LONG)}")
 
 
-def tests_table(rows: list[dict[str, Any]]) -> Table:
-    table = _table("case", "expected", "got", "")
-    for row in rows:
-        mark = Text("ok", style="green") if row["ok"] else Text("WRONG", style="bold red")
-        table.add_row(Text(plain(row["name"])), Text(row["expected"]), Text(row["got"]), mark)
-    return table
-
-
-def replay_table(differing: list[Difference]) -> Table:
-    table = _table("time", "call", "server / tool", "before", "after", "rule")
-    for one in differing:
-        table.add_row(
-            show_when(one.at),
-            # Whole: calls of one minute begin alike.
-            Text(plain(one.call), no_wrap=True),
-            Text(plain(f"{one.server} / {one.tool}")),
-            _effect(one.before),
-            _effect(one.after),
-            Text(plain(one.rule_after or one.rule_before)),
-        )
-    return table
-
-
 def _effect(effect: str) -> Text:
     return Text(plain(effect), style=COLOURS.get(effect, ""))
-
-
-def _table(*titles: str) -> Table:
-    return Table(*titles, box=None, pad_edge=False, header_style="bold")

@@ -125,12 +125,17 @@ def print_lines(console: Console, lines: Iterable[Line]) -> None:
         console.print(text, soft_wrap=True)
 
 
-def print_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Rows for people. Names come from clients and callers: as plain text, with control characters made visible."""
+def print_table(headings: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Rows for people. Names come from clients and callers: as plain text, with control characters made visible; what
+    is text with a style already is printed as it is."""
     table = Table(*headings, box=None, pad_edge=False, header_style="bold")
     for row in rows:
-        table.add_row(*(Text(plain(cell), overflow="fold") for cell in row))
+        table.add_row(*(cell if isinstance(cell, Text) else Text(plain(cell), overflow="fold") for cell in row))
     console().print(table)
+
+
+def count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def plain(text: str, most: int = _CELL) -> str:

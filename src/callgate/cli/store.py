@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
+from rich.text import Text
 
 from callgate.audit import note
 from callgate.audit.log import key_rows
@@ -17,7 +17,6 @@ from callgate.cli.common import (
     StoreOption,
     configuration,
     connect,
-    console,
     keys_of,
     open_log,
     operator,
@@ -25,6 +24,7 @@ from callgate.cli.common import (
     say,
     spinner,
 )
+from callgate.cli.printing import print_table
 from callgate.errors import KeyringError, StoreError
 from callgate.keyring import CHECKPOINT, SEAL
 
@@ -115,10 +115,9 @@ def list_keys(config: ConfigOption = None, store: StoreOption = None, as_json: J
     if not rows:
         typer.echo(f"No keys in {keyring.directory} yet; the first gateway makes them.")
         return
-    table = Table("key", "version", "state", "from", "fingerprint", box=None, pad_edge=False, header_style="bold")
-    for row in rows:
-        table.add_row(row["name"], str(row["version"]), row["state"], row["source"], row["fingerprint"])
-    console().print(table)
+    keys = ("name", "version", "state", "source", "fingerprint")
+    cells = ([Text(str(row[key])) for key in keys] for row in rows)
+    print_table(("key", "version", "state", "from", "fingerprint"), cells)
 
 
 def rotate(

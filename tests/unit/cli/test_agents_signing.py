@@ -85,7 +85,7 @@ def test_a_directory_is_signed_by_each_key_for_its_place_alone(agents):
     now = int(re.search(r"created=(\d+)", err)[1])
     for host, proven in (("agent.example", 2), ("evil.example", 0)):
         answer = FetchResponse(f"https://{host}{WELL_KNOWN}", out.encode(), headers)
-        assert len(prove(answer, keys, now, digest=True).proven) == proven
+        assert len(prove(answer, keys, now, digest=True)[0]) == proven
 
 
 def test_the_directory_is_served_freshly_signed(here, agents):
@@ -101,8 +101,8 @@ def test_the_directory_is_served_freshly_signed(here, agents):
             now = int(re.search(r"created=(\d+)", answer.headers["signature-input"])[1])
             # Whatever name it is asked by, it vouches for its own.
             for host, proven in (("agent.example", 1), ("evil.example", 0)):
-                found = prove(FetchResponse(f"https://{host}{WELL_KNOWN}", answer.content, raw), keys, now, digest=True)
-                assert len(found.proven) == proven
+                found = FetchResponse(f"https://{host}{WELL_KNOWN}", answer.content, raw)
+                assert len(prove(found, keys, now, digest=True)[0]) == proven
             assert httpx2.get(address.removesuffix(WELL_KNOWN)).status_code == 404
         finally:
             timer.cancel()

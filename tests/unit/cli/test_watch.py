@@ -218,9 +218,10 @@ def test_the_kill_switch_is_seen(watched):
     set_block(watched.store, Block(on=True, at=5, by="ann", note="lunch"), None)
     (seen,) = watched.look()
     assert (seen.on, seen.by, seen.note) == (True, "ann", "lunch")
-    watched.following.switch = False
+    quiet = StoreFollower(configuration(None, watched.people.url), watched.store, watched.runner, others=False)
+    quiet.begin()
     set_block(watched.store, Block(on=False, at=6, by="ann"), None)
-    assert watched.look() == []
+    assert list(quiet.look()) == []
 
 
 # -- how it is written -----------------------------------------------------------------------------------------

@@ -131,7 +131,7 @@ def _write_request(method: str, url: str, headers: list[tuple[str, str]], body: 
     sys.stdout.buffer.flush()
 
 
-class SignatureLabel(msgspec.Struct):
+class SignatureLabel(msgspec.Struct, frozen=True):
     """One signature of a request."""
 
     label: str
@@ -141,7 +141,7 @@ class SignatureLabel(msgspec.Struct):
     problem: str = ""
 
 
-class SignatureReport(msgspec.Struct):
+class SignatureReport(msgspec.Struct, frozen=True):
     """What `verify` found. `reason` is empty where a signature holds."""
 
     ok: bool = False
@@ -197,29 +197,31 @@ def verify(
 async def _report(
     signed: Signed, files: list[Path], *, at: str | None, fetch: bool, profile: Any, digest: bool
 ) -> SignatureReport:
-    report = SignatureReport(labels=_labels(signed))
+    labels = _labels(signed)
     settings = VerifySettings(
         profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True
     )
     looking = _KeyLookup(files, fetch=fetch, by_kid=profile == "legacy")
 
     async def judged(now: float) -> SignatureReport:
-        found = msgspec.structs.replace(report)
         try:
             held = await Verifier(settings, looking.key, MemoryNonces(), lambda: now).verify(signed)
         except Refused as refused:
-            found.reason, found.status, found.detail = refused.reason.value, refused.status, refused.message
-            found.advice = refused.advice
-            found.others = dict(refused.data.get("labels", {}))
-        else:
-            found.ok, found.verified, found.others = True, msgspec.to_builtins(held), dict(held.others)
-        return found
+            return SignatureReport(
+                reason=refused.reason.value,
+                status=refused.status,
+                detail=refused.message,
+                advice=refused.advice,
+                labels=labels,
+                others=dict(refused.data.get("labels", {})),
+            )
+        return SignatureReport(ok=True, verified=msgspec.to_builtins(held), labels=labels, others=dict(held.others))
 
-    created = _created(report.labels)
+    created = _created(labels)
     try:
         done = await judged(_moment(at, created))
         if created is not None and done.reason in ("signature_expired", "created_in_future"):
-            done.in_its_time = (await judged(created)).reason
+            done = msgspec.structs.replace(done, in_its_time=(await judged(created)).reason)
     finally:
         await looking.close()
     return done
@@ -270,12 +272,11 @@ def _labels(signed: Signed) -> list[SignatureLabel]:
 
 def _label(label: str, given: Input, message: SignedMessage) -> SignatureLabel:
     params = {name: value if isinstance(value, str | int) else str(value) for name, value in given.params.items()}
-    made = SignatureLabel(label, [one.text for one in given.components], params)
+    covered = [one.text for one in given.components]
     try:
-        made.base = signature_base(given, message).decode()
+        return SignatureLabel(label, covered, params, base=signature_base(given, message).decode())
     except Refused as refused:
-        made.problem = refused.message
-    return made
+        return SignatureLabel(label, covered, params, problem=refused.message)
 
 
 def _created(labels: list[SignatureLabel]) -> int | None:

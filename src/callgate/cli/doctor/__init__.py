@@ -13,7 +13,8 @@ from rich.text import Text
 
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, print_json, progress
 from callgate.cli.doctor import access, servers, setup, state
-from callgate.cli.doctor.findings import Check, Setup, count
+from callgate.cli.doctor.findings import Check, Setup
+from callgate.cli.printing import count
 
 if TYPE_CHECKING:
     from callgate.cli.doctor.findings import Finding

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from callgate.cli.links import serve_command
 from callgate.cli.printing import plain
 from callgate.cli.services import options_of
 from callgate.config import Config
@@ -81,11 +82,8 @@ class Setup:
         return shlex.join(["callgate", *words, *options_of(self.path, self.url)])
 
     def serve(self) -> str:
-        """The command that starts the gateway of this set-up; its store is named by the environment."""
-        words = shlex.join(["callgate", "serve", *(["-c", str(self.path)] if self.path is not None else [])])
-        if self.url is not None and self.url.startswith("sqlite:"):
-            return f"CALLGATE_STORE_URL={shlex.quote(self.url)} {words}"
-        return words
+        """The command that starts the gateway of this set-up."""
+        return serve_command(self.path, self.url)
 
     def close(self) -> None:
         if self.store is not None:
@@ -134,10 +132,6 @@ def sentence(text: str) -> str:
 
 def _clean(found: Finding, check: str) -> Finding:
     return msgspec.structs.replace(found, text=plain(found.text, _LINE), advice=plain(found.advice, _LINE), check=check)
-
-
-def count(many: int, what: str) -> str:
-    return f"{many} {what}" if many == 1 else f"{many} {what}s"
 
 
 def name_list(names: Iterable[str], most: int = 5) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from callgate.cli.doctor.findings import Finding, Setup, count, ok
+from callgate.cli.doctor.findings import Finding, Setup, ok
 from callgate.cli.doctor.setup import obstacles
-from callgate.cli.printing import plain
+from callgate.cli.printing import count, plain
 from callgate.config import ServerSection
 from callgate.config.secret import MASK
 from callgate.errors import Refused, place

@@ -18,7 +18,8 @@ from typing import Final
 from callgate._version import __version__
 from callgate.cli.check import trust_problems
 from callgate.cli.common import configuration as load
-from callgate.cli.doctor.findings import Finding, Setup, count, finding_of, name_list, ok, sentence
+from callgate.cli.doctor.findings import Finding, Setup, finding_of, name_list, ok, sentence
+from callgate.cli.printing import count
 from callgate.clients import ConfigLocation, Machine, config_locations, hook_locations, plan_unhook, plan_unwrap
 from callgate.clients.files import read
 from callgate.config import OVERRIDES, ServerSection

@@ -19,7 +19,8 @@ from callgate.audit.reading import entries
 from callgate.audit.storage import Filter
 from callgate.cli.check import approval_notes, listed_tools
 from callgate.cli.common import connect, file_to_write, keys_of, store_file
-from callgate.cli.doctor.findings import Finding, Level, Setup, count, finding_of, name_list, ok, sentence
+from callgate.cli.doctor.findings import Finding, Level, Setup, finding_of, name_list, ok, sentence
+from callgate.cli.printing import count
 from callgate.cli.serve import approvers_in_config, first_name
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, open_pins
 from callgate.errors import StoreError

@@ -22,7 +22,6 @@ from callgate.cli.install.files import (
     check_clients,
     check_servers,
     clients_of,
-    count_text,
     install_records,
     plan_files,
     plan_hook_files,
@@ -37,7 +36,7 @@ from callgate.cli.install.files import (
 )
 from callgate.cli.install.next_steps import NextSteps
 from callgate.cli.install.versions import versions_of
-from callgate.cli.printing import plain
+from callgate.cli.printing import count, plain
 from callgate.clients import (
     GateCommand,
     Hint,
@@ -365,7 +364,7 @@ def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_r
     if not done:
         could = sum(one.state == "wrap" for work in works if work.changes for one in work.findings)
         if dry_run and could:
-            say(f"Nothing was changed. Without --dry-run, {count_text(could, 'server')} would go behind the gate.")
+            say(f"Nothing was changed. Without --dry-run, {count(could, 'server')} would go behind the gate.")
         else:
             say("Nothing was changed." if could or status(works) else "Nothing to do.")
         print_failures(out, works)
@@ -378,7 +377,7 @@ def _conclude(out: Console, works: list[FileChange], gate: GateCommand, *, dry_r
             say("Codex runs a new hook once you have trusted it: type /hooks there.")
     if wrapped:
         files = len(done) - len(hooked)
-        say(f"{count_text(len(wrapped), 'server')} in {count_text(files, 'file')} now behind the gate.")
+        say(f"{count(len(wrapped), 'server')} in {count(files, 'file')} now behind the gate.")
     options = f" -c {shlex.quote(gate.options[1])}" if gate.options else ""
     if later := [plain(one.gate, 60) for one in unpinned_servers(done)]:
         say(f"\nNo version is named in the command of: {', '.join(later)}. What runs can change at any start.")

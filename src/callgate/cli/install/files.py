@@ -293,10 +293,6 @@ def program_text(program: Sequence[str]) -> str:
     return subprocess.list2cmdline(program) if sys.platform == "win32" else shlex.join(program)
 
 
-def count_text(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def clients_of(works: Iterable[FileChange]) -> str:
     """The clients to restart, as a sentence has them."""
     names = list(

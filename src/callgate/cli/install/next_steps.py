@@ -24,8 +24,9 @@ from callgate.cli.doctor.servers import (
 )
 from callgate.cli.enroll import enroll
 from callgate.cli.gateway import ask_gateway, place_of
-from callgate.cli.install.files import count_text, how_to_restart, program_text
+from callgate.cli.install.files import how_to_restart, program_text
 from callgate.cli.install.targets import expand_variables
+from callgate.cli.printing import count
 from callgate.cli.review import review
 from callgate.cli.serve import first_name
 from callgate.cli.services import open_pins, open_services
@@ -134,7 +135,7 @@ class NextSteps:
         """The passkey and the review; Ctrl-C leaves either for later."""
         steps = ["a passkey, with which you approve calls"] if missing.person else []
         if missing.tools:
-            steps.append(f"the review of {count_text(missing.tools, 'tool')}")
+            steps.append(f"the review of {count(missing.tools, 'tool')}")
         unseen = " Until then no agent sees them." if missing.tools else ""
         self._say(f"\nNext: {', then '.join(steps)}.{unseen} Ctrl-C leaves it for later.\n")
         if missing.person:

@@ -19,7 +19,6 @@ from callgate.cli.install.files import (
     check_clients,
     check_servers,
     clients_of,
-    count_text,
     install_records,
     path_text,
     plan_files,
@@ -30,6 +29,7 @@ from callgate.cli.install.files import (
     status,
     this_machine,
 )
+from callgate.cli.printing import count
 from callgate.cli.service import remove_all
 from callgate.clients import (
     HOOKS,
@@ -254,9 +254,9 @@ def _conclude(out: Console, works: list[FileChange], *, dry_run: bool) -> None:
     if done:
         servers = sum(one.state == "unwrap" for work in done for one in work.findings)
         hooks = [work for work in done if work.location.hook is not None]
-        files = count_text(len(done) - len(hooks), "file")
+        files = count(len(done) - len(hooks), "file")
         if servers:
-            out.print(f"{count_text(servers, 'server')} in {files} without the gate again.")
+            out.print(f"{count(servers, 'server')} in {files} without the gate again.")
         if hooks:
             out.print(f"{clients_of(hooks)}: no hook tells the gate what you write any more.", soft_wrap=True)
         out.print(f"Restart {clients_of(done)}, so that the servers start directly.", soft_wrap=True)

@@ -14,7 +14,7 @@ from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, find_serve
 from callgate.cli.tools.decide import effects_of
 from callgate.cli.tools.diff import DIGITS, compare_texts, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
-from callgate.cli.tools.show import decision_text, tool_lines
+from callgate.cli.tools.show import count_findings, decision_text, tool_lines
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Pin
 from callgate.pinning.review.views import TextDifference, ToolView
@@ -121,7 +121,7 @@ def _print(views: list[ToolView]) -> None:
                 "approved, held" if view.held else view.state,
                 _part(view.approval_hash),
                 str(view.tokens),
-                _findings(view),
+                count_findings(view) or "-",
                 moment(view.last_seen),
                 escaped(view.does),
             )
@@ -145,12 +145,6 @@ def _print_reasons(views: list[ToolView]) -> None:
     if lines:
         typer.echo("")
     print_lines(console(), [text_line(line, rest="  ") for line in lines])
-
-
-def _findings(view: ToolView) -> str:
-    hard = len(view.hard)
-    soft = len(view.findings) - hard
-    return ", ".join(f"{count} {tier}" for count, tier in ((hard, "hard"), (soft, "soft")) if count) or "-"
 
 
 def _what_next(opened: OpenedStore, views: list[ToolView], state: StateFilter) -> None:

@@ -60,7 +60,7 @@ def tool_lines(view: ToolView, *, raw: bool = True) -> Iterator[Line]:
     if view.difference is not None and view.difference.since is not None:
         yield from difference_lines(view.difference)
     if view.findings:
-        yield from heading(f"Findings ({_count(view)})")
+        yield from heading(f"Findings ({count_findings(view)})")
         entry = _entry(view.raw)
         for finding in view.findings:
             yield from finding_lines(finding, entry)
@@ -190,7 +190,7 @@ def _entry(raw: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _count(view: ToolView) -> str:
+def count_findings(view: ToolView) -> str:
     hard = len(view.hard)
     soft = len(view.findings) - hard
     return ", ".join(f"{number} {tier}" for number, tier in ((hard, "hard"), (soft, "soft")) if number)

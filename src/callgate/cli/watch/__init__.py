@@ -39,8 +39,8 @@ def watch(
     from callgate.cli.watch.follow import Printer, StoreFollower
 
     with open_store(config, store) as (settings, opened), asyncio.Runner() as runner:
-        follows = StoreFollower(settings, opened, runner, user=user, calls=calls and not approvals_only)
-        follows.switch = follows.versions = not approvals_only
+        others = not approvals_only
+        follows = StoreFollower(settings, opened, runner, user=user, calls=calls and others, others=others)
         printer = Printer(as_json=as_json, bell=bell)
         poke = threading.Event()
         unwatch = opened.watch(poke.set)

@@ -120,7 +120,14 @@ class StoreFollower:
     """Everything since `begin`; each look gives what has happened since the last one."""
 
     def __init__(
-        self, config: Config, store: Store, runner: asyncio.Runner, *, user: str | None = None, calls: bool = True
+        self,
+        config: Config,
+        store: Store,
+        runner: asyncio.Runner,
+        *,
+        user: str | None = None,
+        calls: bool = True,
+        others: bool = True,
     ) -> None:
         self._store = store
         self._runner = runner
@@ -128,8 +135,8 @@ class StoreFollower:
         self._url = console_url(config)
         self._shelf = SqlApprovals(store)
         self._calls = CallFollower(store) if calls else None
-        self.switch = True
-        self.versions = True
+        # The kill switch and other versions of servers.
+        self._others = others
         self._met: frozenset[str] | None = None
         self._waiting: dict[str, Request] = {}
         # What was told, so that a store with more than can be looked at does not tell it again.
@@ -144,7 +151,7 @@ class StoreFollower:
         list(self._versions())
         standing = list(self._approvals(new=False))
         started = WatchStarted(
-            at=_now(), waiting=len(standing), calls=self._calls is not None, blocked=self.switch and self._block.on
+            at=_now(), waiting=len(standing), calls=self._calls is not None, blocked=self._others and self._block.on
         )
         return [started, *standing]
 
@@ -160,14 +167,14 @@ class StoreFollower:
             yield from self._calls.look(_now())
 
     def _read_block(self) -> Block:
-        if not self.switch:
+        if not self._others:
             return self._block
         with self._store.reading() as conn:
             return read_block(conn)
 
     def _versions(self) -> Iterator[VersionSeen]:
         """Servers that were met since the last look, of which another version was reviewed."""
-        if not self.versions:
+        if not self._others:
             return
         servers = self._runner.run(SqlPins(self._store).servers())
         known, self._met = self._met, frozenset(one.server_id for one in servers)
