@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from callgate.approval.action import from_base64url, to_base64url
-from callgate.approval.proof import check_proof
+from callgate.approval.evidence import check_proof
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import ArgumentsPolicy, receipt
 from callgate.canonical import canonical

@@ -1,8 +1,7 @@
 """A server that lies to the approval client: nothing is shown, signed or sent that should not be."""
 
 from callgate.protocol import CHALLENGE_CREATE
-from callgate.sdk.client import Done, NotCalled
-from callgate.sdk.client.remote import CREDENTIALS, DISPLAY_CHARS, PAGES, TOOLS
+from callgate.sdk.client import CREDENTIALS, DISPLAY_CHARS, PAGES, TOOLS, Done, NotCalled
 from support.ceremony import MODES, talking
 from support.sep_server import SepServer, tool
 from support.table import rows

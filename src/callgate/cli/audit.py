@@ -14,7 +14,7 @@ import msgspec
 import typer
 from rich.text import Text
 
-from callgate.approval.proof import Proven, check_proof, is_proof
+from callgate.approval.evidence import Proven, check_proof, is_proof
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import AuditLog, DecisionRecord, note, proofs, reading
 from callgate.audit import receipt as receipts

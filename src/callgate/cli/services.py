@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from callgate.approval import Approvals
-from callgate.approval.base import no_witness
+from callgate.approval.people import no_witness
 from callgate.approval.reach import Demand
 from callgate.cli.common import configuration, keys_of, log_of, open_store, operator, say, store_file
 from callgate.cli.printing import escaped, plain, word_to_type

@@ -1,4 +1,4 @@
-from callgate.approval.base import localised
+from callgate.approval.people import localised
 from callgate.errors import APPROVAL, Reason, Refused
 from support.registry import requirement
 from support.table import rows

@@ -13,7 +13,7 @@ from callgate import VerifiedApproval
 from callgate.approval import ApprovalSettings
 from callgate.errors import ConfigError, Refused
 from callgate.protocol import META
-from callgate.sdk.server.store import how_to_enrol
+from callgate.sdk.server.handler import how_to_enrol
 from support.approval_server import Runs, low_level
 from support.memory import MemoryShelf
 from support.registry import requirement

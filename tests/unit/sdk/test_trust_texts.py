@@ -7,8 +7,20 @@ from mcp_types import CallToolResult, EmbeddedResource, ImageContent, TextConten
 
 from callgate.inspection.scanner import KINDS, WHOLE
 from callgate.sdk.trust import Question
-from callgate.sdk.trust.results import CHARS, DEPTH, ITEMS, LEAVES, read_error, read_result, strings, with_warning
-from callgate.sdk.trust.scan import BROKEN, DETECTORS, scan, secret
+from callgate.sdk.trust.results import (
+    BROKEN,
+    CHARS,
+    DEPTH,
+    DETECTORS,
+    ITEMS,
+    LEAVES,
+    read_error,
+    read_result,
+    scan,
+    secret,
+    strings,
+    with_warning,
+)
 from callgate.trust.model import Traced
 from support.table import rows
 

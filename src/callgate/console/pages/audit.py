@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.proof import Proven, check_proof, is_proof
+from callgate.approval.evidence import Proven, check_proof, is_proof
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import note, receipt, records
 from callgate.audit.note import parse

@@ -34,9 +34,19 @@ from callgate.pinning.model import Action, Pin, PinningSettings, ServerIdentity
 from callgate.pinning.review.views import Review, ToolView
 from callgate.pinning.service import Choice
 from callgate.sdk.connection import held_open, is_open, plain_copy, when_list_changes
-from callgate.sdk.pinned.calls import GatedCalls, PinCheck, PinnedCall, PinRecorder, ResolvedServer
-from callgate.sdk.pinned.store import PinStore, ServerLease, open_pin_store
-from callgate.sdk.pinned.tool_list import ConnectionTools, Identify, listening_for_changes
+from callgate.sdk.pinned.calls import (
+    ConnectionTools,
+    GatedCalls,
+    Identify,
+    PinCheck,
+    PinnedCall,
+    PinRecorder,
+    PinStore,
+    ResolvedServer,
+    ServerLease,
+    listening_for_changes,
+    open_pin_store,
+)
 
 log = logging.getLogger("callgate.pinning")
 

@@ -3,42 +3,389 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
 import logging
 import secrets
+import shlex
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, cast
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
-from mcp import Client, InputRequiredRoundsExceededError, MCPError
+from mcp import Client, ClientSession, InputRequiredRoundsExceededError, MCPError
 from mcp.client.extension import UnexpectedClaimedResult
+from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types import (
     HEADER_MISMATCH,
+    SERVER_INFO_META_KEY,
     CallToolResult,
     InputRequiredResult,
     InputResponses,
+    ListToolsResult,
     RequestParamsMeta,
     Result,
+    Tool,
 )
 
 from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
 from callgate.audit.records import decision_record
-from callgate.errors import CallgateError, Reason, Refused
+from callgate.errors import CallgateError, Reason, Refused, StoreError, UpstreamError
 from callgate.gate import Call, Context, Decision, Gate, Pass, Refuse, Verdict
+from callgate.keyring import Keyring
 from callgate.pinning.arguments import odd
+from callgate.pinning.identity import reported_as
 from callgate.pinning.judging import Toolset
-from callgate.pinning.listing import ObservedServer, ToolListing, observed
-from callgate.pinning.model import Change, ServerSeen
+from callgate.pinning.listing import EntryReader, ObservedServer, ToolListing, bound, observed
+from callgate.pinning.model import Change, Connected, ListedTool, PinningSettings, ServerIdentity, ServerSeen
+from callgate.pinning.service import Pins
 from callgate.pinning.storage import PinRepository
-from callgate.sdk.connection import answer_requests
+from callgate.sdk.connection import answer_requests, raw_pages
 from callgate.sdk.outcome import shorten
-from callgate.sdk.pinned.store import PinStore, ServerLease
-from callgate.sdk.pinned.tool_list import ConnectionTools, Identify, VerifiedTools
+from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
+from callgate.store import SqlPins
 
+_KEY: Final = "pinning"
+
+# What the advice of the gateway's reasons becomes where the store is this file.
+_ADVICE: Final = {
+    Reason.TOOL_NOT_APPROVED: ("A reviewer looks at it with", "review"),
+    Reason.TOOL_CHANGED: ("A reviewer looks at the difference with", "review"),
+    Reason.SET_NOT_REVIEWED: ("A reviewer looks at both servers with", "review"),
+    Reason.TOOL_BLOCKED: ("Do without it, or ask the reviewer. This says why:", "tools list"),
+    Reason.TOOL_UNFIT: ("The server's author puts it right. This says what is wrong:", "tools list"),
+    Reason.PIN_TAMPERED: ("This says which decision does not hold:", "tools verify"),
+    Reason.STORE_UNAVAILABLE: ("This says what is wrong with it:", "store check"),
+    Reason.AUDIT_UNAVAILABLE: ("Look at free disk space, and at", "store check"),
+    Reason.BLOCKED_BY_POLICY: ("An operator turns it off with", "block-all off"),
+}
 log = logging.getLogger("callgate.pinning")
+_KEPT_SECONDS: Final = 90.0
+_RENEW_SECONDS: Final = 30.0
+
+
+class PinStore(msgspec.Struct, frozen=True):
+    """The parts, opened. `closed` is the kill switch as the gate has it; `options` name this store in a command."""
+
+    pins: Pins
+    shelf: SqlPins
+    audit: AuditLog
+    closed: Callable[[], Refused | None]
+    options: tuple[str, ...]
+
+    def command(self, words: str) -> str:
+        """A command to type, on this store."""
+        return shlex.join(["callgate", *words.split(), *self.options])
+
+    def advised(self, refused: Refused) -> Refused:
+        """The same refusal, with a next step that works on this store."""
+        if refused.reason not in _ADVICE:
+            return refused
+        lead, words = _ADVICE[refused.reason]
+        advice = f"{lead} `{self.command(words)}`."
+        return Refused(refused.reason, refused.message, advice=advice, data=refused.data)
+
+    @contextlib.contextmanager
+    def with_advice(self) -> Iterator[None]:
+        """Whatever is refused inside says what to do next; a store that fails is a refusal as well."""
+        try:
+            yield
+        except StoreError as error:
+            raise self.advised(Refused(Reason.STORE_UNAVAILABLE, str(error))) from error
+        except Refused as refused:
+            raise self.advised(refused) from refused.__cause__
+
+
+@contextlib.asynccontextmanager
+async def open_pin_store(place: str | Path, settings: PinningSettings) -> AsyncIterator[PinStore]:
+    """Open everything; what is durable is flushed when the block ends. StoreError where the file cannot be used."""
+    section = store_section(place)
+    keyring = Keyring(section.keys_path)
+
+    def keys() -> list[bytes]:
+        return [key.secret for key in keyring.versions(_KEY)]
+
+    async with open_store(section) as (store, audit, switch):
+        shelf = SqlPins(store)
+        if await shelf.head() is None:
+            # Only where nothing was sealed yet: a key that is missing later must be missed.
+            await asyncio.to_thread(keyring.make, _KEY)
+        pins = Pins(shelf, keys, settings=settings, witness=audit.admin)
+        yield PinStore(pins, shelf, audit, lambda: switch_refusal(switch), store_option(section))
+
+
+class ServerLease:
+    """One for each connection; it runs out by itself when its process is gone."""
+
+    def __init__(
+        self, pins: Pins, name: str, group: str, holder: str, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._pins = pins
+        self._name = name
+        self._group = group
+        self._holder = holder
+        self._clock = clock
+        self._server_id = ""
+        self._held: Mapping[str, Mapping[str, str]] = {}
+        # What the tools that wait were worked out from.
+        self._basis: tuple[object, ...] | None = None
+        self._due = 0.0
+        # Moves with what has to wait.
+        self.version = 0
+
+    async def join(self, server_id: str) -> None:
+        """Take or keep the place; Refused(SERVER_LIMIT) where there is none."""
+        now = self._clock()
+        if server_id == self._server_id and now < self._due:
+            return
+        if server_id != self._server_id:
+            await self._pins.shelf.disconnect(self._holder)
+            self._server_id = ""
+        until = round((now + _KEPT_SECONDS) * 1000)
+        place = Connected(self._name, self._group, server_id, self._holder, until)
+        most = self._pins.settings.servers
+        if not await self._pins.shelf.connect(place, round(now * 1000), most):
+            self._server_id = ""
+            text = f"{most} servers are connected already, which is as many as agents may see together"
+            advice = "Disconnect one, allow more with Settings(servers=...), or give this client a `group` of its own."
+            raise Refused(Reason.SERVER_LIMIT, text, advice=advice)
+        self._server_id, self._due = server_id, now + _RENEW_SECONDS
+        self._basis = None
+
+    async def held(self, digest: str) -> Mapping[str, str]:
+        """The tools of this server that wait until it was reviewed with another; `digest` is that of its list."""
+        book = self._pins.book
+        others = await self._pins.shelf.connected(round(self._clock() * 1000))
+        company = frozenset((one.name, one.group, one.server_id) for one in others)
+        basis = (book.version, bool(book.broken), digest, company)
+        if basis != self._basis:
+            found = await self._pins.held()
+            if found != self._held:
+                self._held = found
+                self.version += 1
+            self._basis = basis
+        return self._held.get(self._server_id, {})
+
+    async def keep(self) -> None:
+        """Renew the place for as long as the connection lasts."""
+        while True:
+            await asyncio.sleep(_RENEW_SECONDS)
+            if self._server_id:
+                self._due = 0.0
+                try:
+                    await self.join(self._server_id)
+                except CallgateError as error:
+                    log.warning("the place of %s was not kept: %s", self._name, error)
+
+    async def leave(self) -> None:
+        try:
+            await self._pins.shelf.disconnect(self._holder)
+        except CallgateError as error:
+            log.warning("the place of %s was not given back: %s", self._name, error)
+
+
+# From what a server says of itself to who it is.
+Identify: TypeAlias = Callable[[str], ServerIdentity]
+_READ_BYTES: Final = 64 * 1024 * 1024
+_TRIES: Final = 3
+_AGAIN_SECONDS: Final = 1.0
+_AGAIN_MOST: Final = 60.0
+_ACK_SECONDS: Final = 5.0
+
+
+class VerifiedTools(msgspec.Struct, frozen=True):
+    """A whole list under one identity, and its entries as the SDK has them; `fresh`: the first on this connection."""
+
+    identity: ServerIdentity
+    listing: ToolListing
+    tools: tuple[Tool, ...]
+    generation: int
+    at: float
+    fresh: bool
+
+
+class _Reading:
+    """A list while it is read, page by page, under one identity."""
+
+    def __init__(self, identity: ServerIdentity, reader: EntryReader, settings: PinningSettings) -> None:
+        self.identity = identity
+        self.listed: list[ListedTool] = []
+        self.tools: list[Tool] = []
+        self.problem = ""
+        self._reader = reader
+        self._settings = settings
+
+    def take(self, entries: list[bytes], tools: list[Tool]) -> None:
+        self.listed += [self._reader.read(entry) for entry in entries]
+        self.tools += tools
+        self.problem = bound(self.listed, self._settings)
+
+
+class ConnectionTools:
+    """One for each connection: what was verified on one says nothing of another."""
+
+    def __init__(
+        self,
+        session: Callable[[], ClientSession],
+        identify: Identify,
+        settings: PinningSettings,
+        *,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._session = session
+        self._identify = identify
+        self._settings = settings
+        self._seconds = seconds
+        self._clock = clock
+        self._generation = 0
+        self._turn = asyncio.Lock()
+        self.last: VerifiedTools | None = None
+
+    def invalidate(self) -> None:
+        """Nothing that was read before counts any more."""
+        self._generation += 1
+
+    def current(self, *, whatever_age: bool = False) -> VerifiedTools | None:
+        """The list that was verified; None where it has to be read first."""
+        found = self.last
+        if found is None or found.generation != self._generation:
+            return None
+        if not whatever_age and self._clock() - found.at > self._settings.recheck_seconds:
+            return None
+        return found
+
+    async def verify(self, *, anew: bool = False) -> VerifiedTools:
+        """The list, read where it has to be; Refused where that is not possible. `anew`: read in any case."""
+        try:
+            async with asyncio.timeout(self._seconds), self._turn:
+                for _ in range(_TRIES):
+                    # Whoever had the turn before may have read it.
+                    if not anew and (found := self.current()) is not None:
+                        return found
+                    if (found := await self._read()) is not None:
+                        self.last = found
+                        return found
+        except TimeoutError:
+            text = "the server did not list its tools in time, so nothing can be called"
+            raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
+        except MCPError as error:
+            text = f"the server did not list its tools: {shorten(error.message)}"
+            raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
+        except ValueError as error:
+            text = f"the server's list of tools cannot be read ({type(error).__name__})"
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE, text) from None
+        except (RuntimeError, OSError) as error:
+            text = f"the server did not list its tools ({type(error).__name__})"
+            raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
+        raise Refused(Reason.TOOLSET_UNVERIFIED, "the server's list of tools changes while it is read")
+
+    async def _read(self) -> VerifiedTools | None:
+        """Every page; None where the server said meanwhile that its list changed, or that it is another server."""
+        generation, size = self._generation, 0
+        reported: str | None = None
+        reader: _Reading | None = None
+        async for page in raw_pages(self._session()):
+            said = self._reported(page.raw)
+            if reader is None:
+                reported, reader = said, await self._begin(said)
+            if said != reported:
+                return None
+            entries = [_bytes(entry) for entry in page.raw.get("tools", ())]
+            await asyncio.to_thread(reader.take, entries, page.tools)
+            size += sum(map(len, entries))
+            # Beyond its bounds the list is not used, so the rest of it need not be read.
+            if not page.next_cursor or reader.problem:
+                if self._generation != generation:
+                    return None
+                listing = ToolListing(reader.listed, problem=reader.problem)
+                kept = self._absorb(reader.tools)
+                return VerifiedTools(reader.identity, listing, kept, generation, self._clock(), self.last is None)
+            if size > _READ_BYTES:
+                break
+        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
+
+    def _reported(self, result: dict[str, Any]) -> str:
+        """What the server says of itself: at its greeting, or, where there is none, in this very answer."""
+        session = self._session()
+        greeted = session.initialize_result
+        if greeted is not None:
+            return reported_as(greeted.server_info.name, greeted.server_info.version)
+        found = session.discover_result
+        for meta in (result.get("_meta"), found.meta if found is not None else None):
+            stamp = meta.get(SERVER_INFO_META_KEY) if isinstance(meta, dict) else None
+            if isinstance(stamp, dict):
+                return reported_as(stamp.get("name"), stamp.get("version"))
+        return ""
+
+    async def _begin(self, reported: str) -> _Reading:
+        identity = await asyncio.to_thread(self._identify, reported)
+        before = self.last
+        known = before.listing.known if before is not None and before.identity == identity else None
+        return _Reading(identity, EntryReader(identity.server_id, self._settings, known), self._settings)
+
+    def _absorb(self, tools: list[Tool]) -> tuple[Tool, ...]:
+        """Let the session take in what it needs for calls: output schemas, and which arguments go into headers."""
+        whole = ListToolsResult(tools=tools)
+        absorb = getattr(self._session(), "_absorb_tool_listing", None)
+        return tuple((whole if absorb is None else absorb(whole, complete=True)).tools)
+
+
+def _bytes(entry: Any) -> bytes:
+    """An entry as JSON again, with nothing lost: what has no JSON form is left for the reader to find unfit."""
+    return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+
+@contextlib.asynccontextmanager
+async def listening_for_changes(client: Client, tools: ConnectionTools, seconds: float) -> AsyncIterator[None]:
+    """Hear while the block runs that the server's tools changed; it begins when the server has answered, or has taken
+    long enough to.
+
+    Up to 2025-11-25 the notification comes by itself and reaches the message handler. Since 2026-07-28 it comes only
+    on a stream that was asked for (`subscriptions/listen`); a server that has none is asked for its list now and then.
+    """
+    if client.session.initialize_result is not None:
+        yield
+        return
+    settled = asyncio.Event()
+    task = asyncio.create_task(_listen(client, tools, settled), name="callgate-list-changes")
+    try:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(min(seconds, _ACK_SECONDS)):
+                await settled.wait()
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _listen(client: Client, tools: ConnectionTools, settled: asyncio.Event) -> None:
+    pause, heard = _AGAIN_SECONDS, False
+    while True:
+        try:
+            async with client.listen(tools_list_changed=True) as subscription:
+                # What changed before the server heard of us, it tells nobody.
+                tools.invalidate()
+                settled.set()
+                pause, heard = _AGAIN_SECONDS, True
+                async for _event in subscription:
+                    tools.invalidate()
+        except (MCPError, SubscriptionLost, TimeoutError, RuntimeError, OSError, ValueError) as error:
+            log.debug("no stream of changes: %s", type(error).__name__)
+            if not heard and isinstance(error, MCPError):
+                # It has no such stream.
+                settled.set()
+                return
+        if pause == _AGAIN_SECONDS and heard:
+            # Whatever is missed from here on is found when the list is read again.
+            tools.invalidate()
+        settled.set()
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _AGAIN_MOST)
+
 
 _TOLD_MAX: Final = 1_000
 _TOUCH_SECONDS: Final = 10.0

@@ -38,15 +38,24 @@ from callgate.approval import (
     check_class,
 )
 from callgate.approval.action import check_server_id
-from callgate.approval.base import Witness
+from callgate.approval.people import Witness
 from callgate.errors import ConfigError
 from callgate.jsonrpc import Limits
 from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META
 from callgate.sdk.connection import AnyModel
-from callgate.sdk.server.handler import ApprovalHandler, Approver
-from callgate.sdk.server.store import OpenedService, Place, SharedService, open_service
+from callgate.sdk.server.handler import (
+    ApprovalHandler,
+    Approver,
+    Context,
+    GatedTools,
+    Mark,
+    OpenedService,
+    Place,
+    SharedService,
+    open_service,
+    registered,
+)
 from callgate.sdk.server.strict import StrictBodies, strict_stdio
-from callgate.sdk.server.tools import Context, GatedTools, Mark, registered
 
 F = TypeVar("F", bound=Callable[..., Any])
 AnyServer: TypeAlias = MCPServer[Any] | Server[Any]

@@ -2,33 +2,313 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
 import hashlib
 import inspect
 import logging
 import secrets
+import shlex
+import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from mcp.server.context import CallNext, HandlerResult
+import anyio
+import msgspec
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
-from mcp_types import CallToolRequestParams, CallToolResult
+from mcp_types import CallToolRequestParams, CallToolResult, PaginatedRequestParams
 from pydantic import BaseModel
 
-from callgate.approval import Describe, Gated
-from callgate.approval.action import check_tool_name
+from callgate.approval import (
+    ApprovalPolicy,
+    ApprovalRepository,
+    Approvals,
+    Describe,
+    Gated,
+    UnreadableAnnotation,
+    annotation,
+    read_annotation,
+)
+from callgate.approval.action import check_server_id, check_tool_name
+from callgate.approval.people import Witness, no_witness
+from callgate.approval.schema import defaults_in
+from callgate.audit import ArgumentsPolicy, AuditLog, OutcomeRecord
+from callgate.audit.records import decision_record
 from callgate.canonical import canonical
-from callgate.errors import Reason, Refused, StoreError, place
+from callgate.errors import ConfigError, Reason, Refused, StoreError, place
 from callgate.gate import Ask, Call, Decision, Gate, Pass, Refuse, Verdict
 from callgate.gate import Context as Origin
-from callgate.protocol import CAPABILITIES, META, TICKET
+from callgate.protocol import CAPABILITIES, META, REQUIRED, TICKET
 from callgate.sdk.connection import AnyModel
-from callgate.sdk.server.store import OpenedService
 from callgate.sdk.server.strict import READ
-from callgate.sdk.server.tools import Context, GatedTool, GatedTools
+from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
+from callgate.store import SqlApprovals
 
 log = logging.getLogger("callgate.sdk")
+
+Context: TypeAlias = ServerRequestContext[Any, Any]
+
+_PAGES: Final = 100
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """What the author says of a gated tool; `extra` members stand in its annotation (SEP-2672 §4.2)."""
+
+    policy: ApprovalPolicy = ApprovalPolicy()
+    describe: Describe | None = None
+    extra: Mapping[str, Any] = {}
+
+
+class GatedTool(msgspec.Struct, frozen=True):
+    """A gated tool, and its entry in the list; None where the list does not have it."""
+
+    mark: Mark
+    entry: Mapping[str, Any] | None
+
+
+def registered(server: MCPServer[Any], name: str) -> Mapping[str, Any] | None:
+    """A tool of an `MCPServer`, as its entry in the list; its public list would describe every tool again each time."""
+    tool = server._tool_manager.get_tool(name)  # noqa: SLF001
+    if tool is None:
+        return None
+    return {"name": name, "title": tool.title, "inputSchema": tool.parameters, "_meta": tool.meta or {}}
+
+
+async def listed(server: Server[Any], name: str, ctx: Context) -> Mapping[str, Any] | None:
+    """A tool of a low-level `Server`, which only its own `tools/list` knows."""
+    listing = server.get_request_handler("tools/list")
+    if listing is None:
+        return None
+    asking = dataclasses.replace(ctx, method="tools/list", params=None)
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        result = as_dict(await listing.handler(asking, PaginatedRequestParams(cursor=cursor))) or {}
+        for entry in map(as_dict, result.get("tools", ())):
+            if entry is not None and entry.get("name") == name:
+                return entry
+        cursor = result.get("nextCursor")
+        if cursor is None:
+            return None
+    raise Refused(Reason.CHECK_FAILED, f"the list of tools has more than {_PAGES} pages")
+
+
+class GatedTools:
+    """The tools that the author has named, and those whose own `_meta` carries the mark."""
+
+    def __init__(self, *, strict_defaults: bool) -> None:
+        # Whose tools they are, once that is known.
+        self._server: MCPServer[Any] | Server[Any] | None = None
+        self._strict_defaults = strict_defaults
+        self._marks: dict[str, Mark] = {}
+        self._warned: set[str] = set()
+
+    def attach(self, server: MCPServer[Any] | Server[Any]) -> None:
+        self._server = server
+
+    def add(self, name: str, mark: Mark, schema: Any = None) -> None:
+        """Gate a tool; ConfigError where what is said of it cannot hold."""
+        try:
+            check_tool_name(name)
+        except Refused as refused:
+            raise ConfigError(str(refused), advice="Choose another name for the tool.") from None
+        check_extra(mark)
+        self.check_defaults(name, schema)
+        self._marks[name] = mark
+
+    def check_defaults(self, name: str, schema: Any) -> None:
+        """§8.3.3: what a default fills in is not what was signed."""
+        places = list(defaults_in(schema))
+        if not places:
+            return
+        text = f"the input schema of {name!r} has defaults, which nobody sees or signs: {', '.join(places)}"
+        if self._strict_defaults:
+            raise ConfigError(text, advice="Make these properties required, or leave strict_defaults off.")
+        if name not in self._warned:
+            self._warned.add(name)
+            log.warning(text)
+
+    async def find(self, name: str, ctx: Context) -> GatedTool | None:
+        """The tool if it is gated; Refused(APPROVAL_UNAVAILABLE) where nobody could approve it."""
+        if self._server is None:
+            raise _not_attached()
+        at = self._server
+        # As this caller's `tools/list` would have it.
+        entry = registered(at, name) if isinstance(at, MCPServer) else await listed(at, name, ctx)
+        mark = self._marks.get(name)
+        if mark is None:
+            try:
+                policy = read_annotation(entry or {})
+            except UnreadableAnnotation as error:
+                raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve {name!r}: {error}") from None
+            if policy is None:
+                return None
+            mark = Mark(policy)
+        try:
+            self.check_defaults(name, (entry or {}).get("inputSchema"))
+        except ConfigError as error:
+            raise Refused(Reason.APPROVAL_UNAVAILABLE, str(error), advice=error.advice) from None
+        return GatedTool(mark, entry)
+
+    def annotated(self, tool: dict[str, Any]) -> dict[str, Any]:
+        """A tool's entry in `tools/list`, with the mark if it is gated here (§4.2)."""
+        mark = self._marks.get(tool.get("name", ""))
+        if mark is None:
+            return tool
+        return tool | {"_meta": (tool.get("_meta") or {}) | {META: annotation(mark.policy, mark.extra)}}
+
+
+def check_extra(mark: Mark) -> None:
+    """Members of our own are not to be overruled: `required` has the one value that there is (§4.2)."""
+    fixed = {"required": REQUIRED, "authenticatorClass": mark.policy.authenticator_class}
+    for name, value in fixed.items():
+        if mark.extra.get(name, value) != value:
+            raise ConfigError(
+                f"the annotation of a gated tool cannot have {name} = {mark.extra[name]!r}",
+                advice=f"Leave {name} out of `extra`; it is set to {value!r}.",
+            )
+
+
+def _not_attached() -> Refused:
+    return Refused(
+        Reason.APPROVAL_UNAVAILABLE,
+        "verified approval is not attached to this server",
+        advice="Call `approval.attach(server)` before the server runs, or start it with `approval.run(server)`.",
+    )
+
+
+# A file, a URL as `store.url` takes it, or somebody's own shelf; None is the store that `callgate` uses by default.
+Place: TypeAlias = str | Path | ApprovalRepository | None
+MakeApprovals: TypeAlias = Callable[[ApprovalRepository, Witness], Approvals]
+_REDACTED: Final = ArgumentsPolicy("redacted", ())
+
+
+class OpenedService(msgspec.Struct, frozen=True):
+    """The parts, opened. `server_id` is that of SEP-2672 §4.6; `closed` is the kill switch as the gate asks for it."""
+
+    approvals: Approvals
+    server_id: str
+    recorder: ApprovalRecorder
+    closed: Callable[[], Refused | None]
+
+
+class SharedService:
+    """The service while anybody needs it: opened for the first, closed after the last."""
+
+    def __init__(self, opening: Callable[[], contextlib.AbstractAsyncContextManager[OpenedService]]) -> None:
+        self._opening = opening
+        self._service: OpenedService | None = None
+        self._users = 0
+        self._turn = asyncio.Lock()
+        self._closing = contextlib.AsyncExitStack()
+
+    @property
+    def service(self) -> OpenedService:
+        if self._service is None:
+            raise Refused(Reason.APPROVAL_UNAVAILABLE, "verified approval is not running on this server")
+        return self._service
+
+    @contextlib.asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        async with self._turn:
+            if not self._users:
+                self._service = await self._closing.enter_async_context(self._opening())
+            self._users += 1
+        try:
+            yield
+        finally:
+            # What is on its way to the store gets there even if the server is being stopped; closing is bounded.
+            with anyio.CancelScope(shield=True):
+                await self._leave()
+
+    async def _leave(self) -> None:
+        async with self._turn:
+            self._users -= 1
+            if not self._users:
+                self._service = None
+                await self._closing.aclose()
+
+
+@contextlib.asynccontextmanager
+async def open_service(
+    place: Place, make: MakeApprovals, server: str, server_id: str | None, *, user: str | None = None
+) -> AsyncIterator[OpenedService]:
+    """Open everything; what is durable is flushed when the block ends. `user` is who is asked, if that is known."""
+    if place is None or isinstance(place, (str, Path)):
+        async with _open_store(place, make, server, server_id) as service:
+            if not await service.approvals.shelf.credentials(user):
+                _tell_how_to_enrol(place, user)
+            yield service
+    else:
+        approvals = make(place, no_witness)
+        chosen = await _server_id(place, server, server_id)
+        yield OpenedService(approvals, chosen, ApprovalRecorder(place, None, secrets.token_hex(6)), lambda: None)
+
+
+@contextlib.asynccontextmanager
+async def _open_store(
+    place: str | Path | None, make: MakeApprovals, server: str, server_id: str | None
+) -> AsyncIterator[OpenedService]:
+    async with open_store(store_section(place)) as (store, audit, switch):
+        shelf = SqlApprovals(store)
+        approvals = make(shelf, audit.admin)
+        chosen = await _server_id(shelf, server, server_id)
+        recorder = ApprovalRecorder(shelf, audit, secrets.token_hex(6))
+        yield OpenedService(approvals, chosen, recorder, lambda: switch_refusal(switch))
+
+
+def _tell_how_to_enrol(place: str | Path | None, user: str | None) -> None:
+    log.warning("nobody can approve yet: %s", "nobody has a passkey" if user is None else f"{user} has no passkey")
+    # Not as a part of the message: log handlers break lines, and a command in pieces cannot be copied.
+    sys.stderr.write(f"To enrol a passkey:\n\n  {how_to_enrol(place, user)}\n\n")
+    sys.stderr.flush()
+
+
+def how_to_enrol(place: str | Path | None, user: str | None) -> str:
+    """The command to type for the first passkey."""
+    words = ["callgate", "enroll", user or "USER", "--here"]
+    if place is not None:
+        words += store_option(store_section(place))
+    return shlex.join(words)
+
+
+async def _server_id(shelf: ApprovalRepository, server: str, given: str | None) -> str:
+    """§4.6: never the same for two servers, also where both keep their approvals in one store."""
+    if given is not None:
+        return given
+    return check_server_id(f"{await shelf.identity(str(uuid.uuid4()))}/library:{server}")
+
+
+class ApprovalRecorder:
+    """Decisions and outcomes; without a log, only what a decision uses up is kept."""
+
+    def __init__(self, shelf: ApprovalRepository, audit: AuditLog | None, process: str) -> None:
+        self._shelf = shelf
+        self._audit = audit
+        self._process = process
+
+    async def record(self, call: Call, decision: Decision) -> None:
+        """Make a decision durable, in one transaction with what it uses up (SEP-2672 §4.8, steps 13 and 14)."""
+        record = decision_record(call, decision, _REDACTED, self._process)
+        for use in decision.uses:
+            await self._shelf.use(use, None if self._audit is None else self._audit.row(record))
+        if self._audit is not None and not decision.uses:
+            await self._audit.decided(record)
+        if decision.refused is not None:
+            log.warning("call of %s refused: %s", call.tool, decision.refused.reason.value)
+
+    def completed(self, call: Call, outcome: str, seconds: float) -> None:
+        """How a call that was let through ended."""
+        if self._audit is not None:
+            at, ms = round(time.time() * 1000), round(seconds * 1000)
+            self._audit.completed(OutcomeRecord(call=call.id, at=at, outcome=outcome, ms=ms))
+
 
 # Who approves: always the same person, or whoever the request belongs to.
 Approver: TypeAlias = str | Callable[[Context], str | Awaitable[str]]

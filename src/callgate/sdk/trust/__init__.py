@@ -24,8 +24,8 @@ import msgspec
 
 from callgate.canonical import canonical
 from callgate.errors import CallgateError, ConfigError, Reason, Refused
-from callgate.sdk.trust.scan import OF_READERS, Detector, scan, secret
-from callgate.sdk.trust.scan import secrets as secrets_in
+from callgate.sdk.trust.results import OF_READERS, Detector, scan, secret
+from callgate.sdk.trust.results import secrets as secrets_in
 from callgate.trust.keeping import restored
 from callgate.trust.model import Annotations, DataLabel, Session, SessionLabel, Step, ToolLabel, Traced
 from callgate.trust.policy import Facts, Policy, Ruling

@@ -24,8 +24,7 @@ from mcp_types import INVALID_REQUEST, CallToolResult, TextContent
 
 from callgate.errors import ConfigError, Reason, Refused, place
 from callgate.sdk.connection import AnyModel
-from callgate.sdk.server.handler import arguments_of, as_dict, meta_of, params_of, wire_errors
-from callgate.sdk.server.tools import Context
+from callgate.sdk.server.handler import Context, arguments_of, as_dict, meta_of, params_of, wire_errors
 from callgate.sdk.trust.client import RESOLVE
 from callgate.sdk.trust.declared import (
     Classes,
@@ -39,8 +38,7 @@ from callgate.sdk.trust.declared import (
     current_marks,
     declare_tool,
 )
-from callgate.sdk.trust.results import strings
-from callgate.sdk.trust.scan import DETECTORS, Detector, scan
+from callgate.sdk.trust.results import DETECTORS, Detector, scan, strings
 from callgate.trust.model import ANNOTATIONS_META, Annotations, ToolLabel
 from callgate.trust.policy import Facts, Policy
 from callgate.trust.propagation import asked

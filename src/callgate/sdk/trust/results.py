@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from mcp_types import CallToolResult, TextContent
 from pydantic import BaseModel
 
+from callgate.errors import place
+from callgate.inspection.scanner import ResultScanner
 from callgate.trust.model import WARNING_META
 from callgate.trust.results import masked, unpacked
 
@@ -143,3 +147,49 @@ class _Gathered:
                 stack.extend((each, depth + 1) for pair in reversed(part.items()) for each in reversed(pair))
             elif isinstance(part, list):
                 stack.extend((each, depth + 1) for each in reversed(part))
+
+
+log = logging.getLogger("callgate.trust")
+Detector: TypeAlias = Callable[[Sequence[str]], Iterable[str]]
+BROKEN: Final = "A detector failed on this text, so it was not looked at."
+_WARNINGS: Final = 16
+_CHARS: Final = 300
+# Made when it is first needed: it reads all rules.
+_scanner: Final = cache(ResultScanner)
+
+
+def suspicious(texts: Sequence[str]) -> tuple[str, ...]:
+    """Orders to a model, hidden text, keys and tokens."""
+    return _scanner().scan(texts)
+
+
+def steering(texts: Sequence[str]) -> tuple[str, ...]:
+    """Orders to a model and hidden text."""
+    return _scanner().steering(texts)
+
+
+def secrets(texts: Iterable[str]) -> dict[str, str]:
+    """Each key, token and password in some texts, with the words for what it is."""
+    return _scanner().secrets(texts)
+
+
+def secret(text: str) -> bool:
+    """Whether a text holds something of the shape of a key, token or password."""
+    return _scanner().secret(text)
+
+
+# For who makes results, and for who reads them: there, secrets are masked.
+DETECTORS: Final[tuple[Detector, ...]] = (suspicious,)
+OF_READERS: Final[tuple[Detector, ...]] = (steering,)
+
+
+def scan(detectors: Iterable[Detector], texts: Sequence[str]) -> tuple[str, ...]:
+    """What all of them found, bounded. One that breaks has not cleared the text."""
+    found: dict[str, None] = {}
+    for detector in detectors:
+        try:
+            found |= dict.fromkeys(str(one)[:_CHARS] for one in detector(texts))
+        except Exception as error:  # noqa: BLE001 - the text is a stranger's: whatever it breaks is told
+            log.error("a detector failed: %s", place(error))
+            found[BROKEN] = None
+    return tuple(found)[:_WARNINGS]
