@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import threading
 import time
@@ -197,13 +198,22 @@ class HttpVisitor(Visitor):
 class PipeVisitor(Visitor):
     """Over the pipes of `callgate wrap`."""
 
-    def __init__(self, argv: list[str], era: str, errors: Path) -> None:
+    def __init__(
+        self,
+        argv: list[str],
+        era: str,
+        errors: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
         self.era = era
         self.heard: list[dict[str, Any]] = []
         self._number = 0
         self._ended = False
         self._errors = errors.open("ab")
-        self.process = Forked(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors)
+        pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self._errors}
+        self.process = Forked(argv, env=None if env is None else {**os.environ, **env}, cwd=cwd, **pipes)
         self._news = threading.Condition()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -8,7 +8,7 @@ from support.table import rows
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "callgate"
 
 ROOMS = {"agents", "pinning", "trust", "approval", "audit"}
-GROUND = {"errors", "jsonrpc", "canonical", "protocol", "caching", "places"}
+GROUND = {"errors", "jsonrpc", "canonical", "protocol", "caching", "places", "code_variables"}
 # What a stage of a room is made of: the gate's words, and those of the pipeline around it.
 WORDS = GROUND | {"gate", "pipeline", "inspection"}
 HOUSE = WORDS | ROOMS | {"_version", "keyring", "config", "telemetry", "store"}
@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "protocol": set(),
     "caching": set(),
     "places": {"errors"},
+    "code_variables": set(),
     "gate": GROUND,
     "pipeline": GROUND | {"gate"},
     **dict.fromkeys(ROOMS, WORDS),
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     # what a client's hook runs, which has no time to load more
     "prompts": {"local"},
     # what each wrapped server runs, which is to be light: how the gateway of a person is found, started and spoken to
-    "local": {"_version"},
+    "local": {"_version", "code_variables"},
     # other programs' configuration files, for whoever installs the gate
     "clients": {"errors"},
     "config": {"errors", "telemetry", "places"},
@@ -113,7 +114,7 @@ def test_every_part_of_the_package_has_its_rule():
 
 def test_the_rules_are_those_of_the_design():
     for room in ROOMS:
-        ground = {"errors", "jsonrpc", "canonical", "protocol", "caching", "places"}
+        ground = {"errors", "jsonrpc", "canonical", "protocol", "caching", "places", "code_variables"}
         assert MAY_IMPORT[room] == ground | {"gate", "pipeline", "inspection"}
     for part in ("gate", "pipeline", "transport"):
         assert not MAY_IMPORT[part] & ROOMS

@@ -9,6 +9,7 @@ from functools import lru_cache
 from callgate.config import Config, ServerPinning, ServerSection
 from callgate.pinning.identity import _REMEMBERED, ServerRef, command_identity, http_identity
 from callgate.pinning.model import ServerIdentity
+from callgate.trust.catalogue import data_of
 
 
 def places(config: Config) -> dict[str, ServerRef]:
@@ -23,16 +24,21 @@ def place(name: str, server: ServerSection, environ: Mapping[str, str] = os.envi
         url, proven = server.url.reveal(), server.pinning.identity
         identify = lru_cache(_REMEMBERED)(lambda reported: http_identity(url, authenticated=proven, reported=reported))
     else:
-        path = server.environment(environ).get("PATH")
         cwd = None if server.cwd is None else str(server.cwd)
-        identify = command_identity(server.argv, cwd, path)
+        identify = command_identity(server.argv, cwd, server.environment(environ), data_of=data_of)
     group = server.pinning.group or ""
     return ServerRef(name, group, server.target, identify, server.forward_authorization, server.kind)
 
 
 def command_place(
-    name: str, argv: Sequence[str], target: str, pinning: ServerPinning | None, *, folder: str, path: str | None
+    name: str,
+    argv: Sequence[str],
+    target: str,
+    pinning: ServerPinning | None,
+    *,
+    folder: str,
+    environ: Mapping[str, str],
 ) -> ServerRef:
-    """The place of a command that was given on the command line, with the folder and PATH that it was given in."""
+    """The place of a command that was given on the command line, with the folder and variables that it was given in."""
     group = pinning.group if pinning is not None else None
-    return ServerRef(name, group or "", target, command_identity(argv, None, path, folder))
+    return ServerRef(name, group or "", target, command_identity(argv, None, environ, folder, data_of))

@@ -182,7 +182,7 @@ def order_place(config: Config, order: WrapOrder, server: ServerSection | None, 
             shlex.join(order.command),
             pinning,
             folder=order.folder,
-            path=order.environ.get("PATH"),
+            environ=order.environ,
         )
     else:
         if known is not None and server is not known:

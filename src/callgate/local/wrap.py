@@ -16,6 +16,7 @@ import sys
 import time
 
 from callgate._version import __version__
+from callgate.code_variables import changes_code
 from callgate.local import wire
 from callgate.local.place import LocalError, Place
 from callgate.local.starting import START_SECONDS, reach
@@ -155,7 +156,7 @@ def _keep_three() -> None:
 
 
 def _order(options: Options) -> dict[str, Any]:
-    """What the gateway is asked for, with no more of the environment than that takes."""
+    """What the gateway is asked for, with no more of the environment than that takes, and than says what runs."""
     named = [options.url_env, *(pair.partition("=")[2] for pair in options.header_env)]
     wanted = {"PATH", "CALLGATE_SESSION", *(name for name in named if name)}
     configured = not options.command and options.url is None and options.url_env is None
@@ -168,7 +169,9 @@ def _order(options: Options) -> dict[str, Any]:
         "url": options.url,
         "url_env": options.url_env,
         "header_env": options.header_env,
-        "environ": {name: value for name, value in os.environ.items() if configured or name in wanted},
+        "environ": {
+            name: value for name, value in os.environ.items() if configured or name in wanted or changes_code(name)
+        },
         "folder": _folder(),
     }
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.model import SCHEME, Pin
+from callgate.pinning.model import SCHEME, Pin, run_of
 from callgate.pinning.storage import ChainHead, Link, Sealed
 
 _START: Final = bytes(32)
@@ -36,7 +36,7 @@ class DecisionChain:
         self._mac = _START
         self._newest: dict[tuple[str, str], Pin] = {}
         self._history: dict[tuple[str, str], list[Pin]] = {}
-        self._lineages: dict[tuple[str, str, str], Pin] = {}
+        self._lineages: dict[tuple[str, str, str, str], Pin] = {}
         self._sets: list[Pin] = []
 
     def pin(self, server_id: str, tool: str) -> Pin | None:
@@ -55,9 +55,10 @@ class DecisionChain:
         """Reviews of servers together that decided on no tool."""
         return () if self.broken else self._sets
 
-    def latest_of(self, lineage: str, tool: str, server: str = "") -> Pin | None:
-        """The last approval of a tool under any identity of a lineage; with `server`, as configured under that name."""
-        return None if self.broken else self._lineages.get((lineage, server, tool))
+    def latest_of(self, lineage: str, tool: str, server: str = "", run: str = "") -> Pin | None:
+        """The last approval of a tool under any identity of a lineage; with `server`, as configured under that name and
+        started in that way: with other arguments it is another server, not another version."""
+        return None if self.broken else self._lineages.get((lineage, server, run, tool))
 
     # ---- reading ----
 
@@ -99,7 +100,8 @@ class DecisionChain:
         self._newest[key] = pin
         self._history.setdefault(key, []).append(pin)
         if pin.action == "approve":
-            self._lineages[(pin.lineage, "", pin.tool)] = self._lineages[(pin.lineage, pin.server, pin.tool)] = pin
+            self._lineages[(pin.lineage, "", "", pin.tool)] = pin
+            self._lineages[(pin.lineage, pin.server, run_of(pin.server_id), pin.tool)] = pin
 
     def _break(self, why: str, at: int | None) -> bool:
         self.broken, self.broken_at = why, at
@@ -184,6 +186,7 @@ class DecisionIndex:
             other
             for other in self._identities.get(pin.lineage, {})
             if other != pin.server_id
+            and run_of(other) == run_of(pin.server_id)
             and any(
                 (one.tool, one.server) == (pin.tool, pin.server) for one in self.pins[other] if one.action == "approve"
             )

@@ -15,7 +15,7 @@ from callgate.errors import Reason, Refused
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import beside, digest, entry_digest, loosely
 from callgate.pinning.listing import MEMBERS, ToolListing
-from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, State
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, State, run_of
 
 _VERSION_DIGITS: Final = 16
 
@@ -134,7 +134,7 @@ def _current(pin: Pin, identity: ServerIdentity, book: DecisionChain, settings: 
     Two servers that one program makes, under two names, are no versions of each other.
     """
     if settings.rollback == "ask" and not identity.chosen:
-        latest = book.latest_of(identity.lineage, pin.tool, pin.server)
+        latest = book.latest_of(identity.lineage, pin.tool, pin.server, run_of(identity.server_id))
         if latest is not None and latest.server_id != identity.server_id:
             text = "another version of this server was approved since; this one has to be approved again"
             return Standing(State.RETIRED, Reason.TOOL_CHANGED, text, pin.approval_hash)

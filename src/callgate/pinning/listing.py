@@ -411,6 +411,7 @@ def observed(
         size=listing.size,
         first_seen=now,
         last_seen=now,
+        bound=identity.bound,
     )
     # Of a list that is not used nothing is kept: it may be as long as a server likes.
     listed = [] if listing.problem else list(listing.tools.values())

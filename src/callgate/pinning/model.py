@@ -20,6 +20,28 @@ TOOLSET_META: Final = "dev.callgate/toolset"
 Action: TypeAlias = Literal["approve", "block", "withdraw"]
 
 
+PartKind: TypeAlias = Literal["launcher", "option", "argument", "variable", "project"]
+# In this order they stand in an identity.
+KINDS: Final[tuple[PartKind, ...]] = ("launcher", "option", "argument", "variable", "project")
+
+
+class BoundPart(msgspec.Struct, frozen=True):
+    """One thing that decides what a server's command runs, beside the package or file that it names.
+
+    `shown` is for people, without secrets; `digest` is of all of it. What is `data` may vary: it is not bound.
+    """
+
+    kind: PartKind
+    shown: str
+    digest: str
+    data: bool = False
+
+
+def run_of(server_id: str) -> str:
+    """The part of an identity that says how its program is started; empty where it is started plainly."""
+    return server_id.partition(" (")[0].partition(" with ")[2]
+
+
 class ServerIdentity(msgspec.Struct, frozen=True):
     """Who a server is. Approvals are bound to `server_id`; `lineage` is the same server in whatever version.
 
@@ -33,6 +55,7 @@ class ServerIdentity(msgspec.Struct, frozen=True):
     chosen: bool = False
     reported: str = ""
     warnings: tuple[str, ...] = ()
+    bound: tuple[BoundPart, ...] = ()
 
 
 class ListedTool(msgspec.Struct, frozen=True):
@@ -120,6 +143,7 @@ class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
     last_seen: int = 0
     # Every configured name that it was met under, and when last: two may stand for one package.
     names: Mapping[str, int] = {}
+    bound: tuple[BoundPart, ...] = ()
 
     @property
     def called(self) -> tuple[str, ...]:
@@ -128,7 +152,9 @@ class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> ServerIdentity:
-        return ServerIdentity(self.server_id, self.lineage, self.kind, self.chosen, self.reported, self.warnings)
+        return ServerIdentity(
+            self.server_id, self.lineage, self.kind, self.chosen, self.reported, self.warnings, self.bound
+        )
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):

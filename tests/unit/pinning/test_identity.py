@@ -2,11 +2,13 @@
 
 import hashlib
 import os
+import re
 import sys
 
 import pytest
 
-from callgate.pinning.identity import DISK, http_identity, library_identity, reported_as, shown, stdio_identity
+from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
+from callgate.pinning.identity.disk import LocalDisk
 from support.registry import requirement
 from support.table import rows
 
@@ -27,7 +29,7 @@ PINNED = {
     "npx -p a@1.0.0 -p b@2.0.0 b": "npm:a@1.0.0,b@2.0.0",
     "npx.cmd -y pkg@1.2.3": "npm:pkg@1.2.3",
     "cmd /c npx -y pkg@1.2.3": "npm:pkg@1.2.3",
-    r"C:\Windows\System32\CMD.EXE /d /c npx.cmd -y pkg@1.2.3": "npm:pkg@1.2.3",
+    "CMD.EXE /d /c npx.cmd -y pkg@1.2.3": "npm:pkg@1.2.3",
     "/usr/local/bin/npx -y pkg@1.2.3": "npm:pkg@1.2.3",
     "npm exec -y -- pkg@1.2.3 arg": "npm:pkg@1.2.3",
     "npm exec --package=pkg@1.2.3 -- bin": "npm:pkg@1.2.3",
@@ -69,12 +71,26 @@ PINNED = {
 }
 
 
+def unbound(found):
+    """The identity without the digest of what stands beside the package or file."""
+    return re.sub(r" with sha256:[0-9a-f]{64}", "", found.server_id)
+
+
+BOUND = {
+    *("-p", "--package=@org/pkg@1.2.3", "--package=pkg@1.2.3", "--flag", "arg", "--registry", "-A", "--allow-net"),
+    *("--from", "--from=pkg==1.2", "--with", "--python=3.12", "--index-url", "--spec", "-v", "--context", "--replace"),
+    *("-p8080:80", "-itv", "-u", "timeout", "op", "--token"),
+}
+
+
 @requirement("TP-026")
 @rows("line", PINNED)
 def test_a_pinned_command_is_its_package_and_version_and_nothing_that_the_server_says(line):
     found = stdio_identity(line.split(), reported="liar 9.9")
     wanted = PINNED[line]
-    assert found.server_id == wanted
+    assert unbound(found) == wanted
+    # What stands beside the package is bound too; started plainly, nothing does.
+    assert (found.server_id != wanted) == bool(set(line.split()) & BOUND)
     assert found.chosen
     assert found.warnings == ()
     assert found.reported == "liar 9.9"
@@ -110,7 +126,7 @@ UNPINNED = {
 def test_an_unpinned_command_is_flagged_says_what_to_write_and_carries_the_reported_version(line):
     lineage, instead = UNPINNED[line]
     found = stdio_identity(line.split(), reported="srv 2.0")
-    assert found.server_id == f"{lineage}@unpinned (srv 2.0)"
+    assert unbound(found) == f"{lineage}@unpinned (srv 2.0)"
     assert found.lineage == lineage
     assert not found.chosen
     (warning,) = found.warnings
@@ -159,7 +175,7 @@ def sha(data):
 def test_an_interpreter_is_known_by_the_script_it_runs(script, line, label):
     found = stdio_identity(line.format(script).split(), reported="srv 1.0")
     digest = sha(b"print('one')\n")
-    assert found.server_id == f"{label} file:{script}#sha256:{digest} (srv 1.0)"
+    assert unbound(found) == f"{label} file:{script}#sha256:{digest} (srv 1.0)"
     assert found.lineage == f"{label} file:{script}"
     assert not found.chosen
     assert found.warnings == ()
@@ -188,7 +204,7 @@ def test_a_program_is_found_on_the_path_it_is_started_with(tmp_path):
     program.write_bytes(b"#!/bin/sh\n")
     program.chmod(0o755)
     found = stdio_identity(["my-server", "--token", "s3cret"], environ_path=str(program.parent))
-    assert found.server_id == f"file:{program}#sha256:{sha(program.read_bytes())}"
+    assert unbound(found) == f"file:{program}#sha256:{sha(program.read_bytes())}"
     assert "s3cret" not in repr(found)
     missing = stdio_identity(["my-server"], environ_path=str(tmp_path))
     assert missing.server_id == "file:my-server#unreadable"
@@ -228,9 +244,7 @@ def test_a_program_that_may_not_be_read_is_said_to_be_so(tmp_path):
     place = tmp_path / "odd"
     place.write_bytes(b"x")
 
-    class Forbidding:
-        here, locate = DISK.here, DISK.locate
-
+    class Forbidding(LocalDisk):
         def digest(self, path):
             raise PermissionError(13, "Permission denied", path)
 
@@ -299,22 +313,21 @@ def test_code_on_the_command_line_is_known_by_its_digest_and_warned_about():
 
 def test_a_module_cannot_be_told_from_outside_and_belongs_to_its_interpreter_and_directory(tmp_path):
     found = stdio_identity(["python3", "-m", "my_server", "--token", "s3cret"], reported="srv 1.0")
-    assert found.server_id == "python3 module:my_server@unpinned (srv 1.0)"
+    assert unbound(found) == "python3 module:my_server@unpinned (srv 1.0)"
     assert "python3 -m my_server" in found.warnings[0]
     there = stdio_identity(["python3", "-Im", "my_server"], reported="srv 1.0", cwd="/a b/c")
     assert there.server_id == "python3 module:my_server@unpinned in /a%20b/c (srv 1.0)"
     venv = stdio_identity(["/v/bin/python", "-m", "my_server"], reported="srv 1.0")
-    assert venv.server_id == "python module:my_server@unpinned in /v/bin/python (srv 1.0)"
+    assert unbound(venv) == "python module:my_server@unpinned in /v/bin/python (srv 1.0)"
 
 
 def test_a_part_of_a_project_belongs_to_the_projects_directory():
     one = stdio_identity(["uv", "--directory", "/a", "run", "serve"], reported="srv 1.0")
     two = stdio_identity(["uv", "run", "--directory=/b", "serve"], reported="srv 1.0")
-    assert one.server_id == "uv project:serve@unpinned in /a (srv 1.0)"
-    assert two.server_id == "uv project:serve@unpinned in /b (srv 1.0)"
-    assert (
-        stdio_identity(["npm", "--prefix", "/a", "run", "serve"]).server_id == "npm project:run%20serve@unpinned in /a"
-    )
+    assert unbound(one) == "uv project:serve@unpinned in /a (srv 1.0)"
+    assert unbound(two) == "uv project:serve@unpinned in /b (srv 1.0)"
+    found = stdio_identity(["npm", "--prefix", "/a", "run", "serve"])
+    assert unbound(found) == "npm project:run%20serve@unpinned in /a"
 
 
 @requirement("TP-049")

@@ -31,10 +31,13 @@ def test_by_default_it_is_what_the_client_connects_to():
     assert at.identify(SAID) == http_identity(URL, reported=SAID)
     assert (at.transport, at.target) == ("http", "https://tools.example/mcp")
     assert "hush" not in repr(at.identify(SAID))
-    started = resolve_server(
-        None, Client(StdioServerParameters(command="npx", args=["@org/pkg@1.2.3", "--token", "hush"]))
+    started, other = (
+        resolve_server(None, Client(StdioServerParameters(command="npx", args=["@org/pkg@1.2.3", *words])))
+        for words in ((), ("--token", "hush"))
     )
     assert started.identify(SAID).server_id == "npm:@org/pkg@1.2.3"
+    assert other.identify(SAID).server_id.startswith("npm:@org/pkg@1.2.3 with sha256:")
+    assert "hush" not in repr(other.identify(SAID))
     assert (started.transport, started.target) == ("stdio", "npx")
 
 

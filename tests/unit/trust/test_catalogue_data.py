@@ -22,7 +22,9 @@ def test_there_are_many_packages_and_each_has_one_file():
 
 def test_each_file_names_its_package():
     for name, package in PACKAGES.items():
-        assert set(package) == {"registry", "package", "versions", "checked", "tools"}, name
+        assert set(package) - {"data"} == {"registry", "package", "versions", "checked", "tools"}, name
+        # Options by their names, and `*` for folders that stand alone.
+        assert all(one == "*" or re.fullmatch(r"--?[a-z][a-z-]*", one) for one in package.get("data", ["*"])), name
         assert package["registry"] in ("npm", "pypi"), name
         spelt = re.sub(r"[^a-z0-9]+", "-", package["package"].lower()).strip("-")
         assert name == f"{package['registry']}-{spelt}.json"
@@ -59,4 +61,4 @@ def test_tools_are_sorted_and_stand_on_a_line_each():
         assert tools, file.name
         assert tools == sorted(tools), file.name
         assert text.endswith("}\n"), file.name
-        assert len(text.splitlines()) == len(tools) + 8, file.name
+        assert len(text.splitlines()) == len(tools) + 8 + ("data" in PACKAGES[file.name]), file.name

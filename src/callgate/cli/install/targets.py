@@ -197,8 +197,8 @@ def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command:
             changed.argv,
             shlex.join(changed.argv),
             None if known is None else known.pinning,
-            folder=str(Path.cwd()),
-            path=os.environ.get("PATH"),
+            folder=str(folder or Path.cwd()),
+            environ=changed.environment(os.environ),
         )
 
     return UpgradeTarget(

@@ -33,10 +33,10 @@ from callgate.clients import Word
 from callgate.clients.files import replace
 from callgate.config import ServerSection
 from callgate.errors import CallgateError, Refused, UpstreamError
-from callgate.pinning.identity import reported_as
+from callgate.pinning.identity import reported_as, started_as
 from callgate.pinning.identity.launch import with_version
 from callgate.pinning.listing import EntryReader, ObservedServer, ToolListing, bound, observed, read_page
-from callgate.pinning.model import PinningSettings
+from callgate.pinning.model import PinningSettings, ServerSeen
 from callgate.pinning.review.views import ServerView, ToolView
 
 if TYPE_CHECKING:
@@ -184,9 +184,10 @@ def _approved_now(opened: OpenedStore, observed: ObservedServer) -> set[str]:
 def _observe(opened: OpenedStore, target: UpgradeTarget, server: ServerSection, version: str) -> ObservedServer:
     """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
     name = target.name
+    before = next((one for one in opened.wait(opened.pin_store.servers()) if name in one.called), None)
     with capturing_stderr() as heard:
         try:
-            return opened.wait(_list_tools(target, server, settings_of(opened.config), opened.pins.now()))
+            return opened.wait(_list_tools(target, server, settings_of(opened.config), opened.pins.now(), before))
         except TimeoutError:
             what = f"did not list its tools within {_SECONDS:.0f} seconds"
         except (NoAnswer, Refused, UpstreamError) as error:
@@ -200,7 +201,7 @@ def _observe(opened: OpenedStore, target: UpgradeTarget, server: ServerSection, 
 
 
 async def _list_tools(
-    target: UpgradeTarget, server: ServerSection, settings: PinningSettings, now: int
+    target: UpgradeTarget, server: ServerSection, settings: PinningSettings, now: int, before: ServerSeen | None
 ) -> ObservedServer:
     entries: list[bytes] = []
     async with asyncio.timeout(_SECONDS):
@@ -221,6 +222,9 @@ async def _list_tools(
             await peer.close()
     info, place = server_info(greeting), target.place(server)
     identity = place.identify(reported_as(info.get("name"), info.get("version")))
+    if before is not None and before.lineage == identity.lineage:
+        # The client starts it with its own variables and in its own folder, not with those of this terminal.
+        identity = started_as(identity, before.bound)
     reader = EntryReader(identity.server_id, settings)
     listed = [reader.read(entry) for entry in entries]
     problem = bound(listed, settings)

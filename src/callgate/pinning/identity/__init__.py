@@ -5,73 +5,19 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import os
-import shutil
-import stat
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Final, Literal, Protocol
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
+from callgate.pinning.identity.disk import DISK, CachedDisk, Disk
 from callgate.pinning.identity.launch import Launch, launched
-from callgate.pinning.model import ServerIdentity
+from callgate.pinning.identity.running import StartedCommand, run_digest
+from callgate.pinning.model import KINDS, BoundPart, ServerIdentity
 
-_CHUNK: Final = 1024 * 1024
-# A program larger than this is not read: the identity says so.
-_MOST: Final = 1024 * 1024 * 1024
-
-
-class Disk(Protocol):
-    """Where programs are looked for and read. It may block: call it on a thread."""
-
-    def here(self) -> str:
-        """The directory that commands start in where none is given."""
-
-    def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
-        """The absolute path of a program or script, links not followed; empty where there is none."""
-
-    def digest(self, path: str) -> tuple[str, str]:
-        """The path with links followed, and SHA-256 of what is there; OSError, ValueError or RuntimeError where not."""
-
-
-class _LocalDisk:
-    def here(self) -> str:
-        try:
-            return str(Path.cwd())
-        except OSError:
-            return os.sep
-
-    def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
-        try:
-            if not name or "\0" in name:
-                return ""
-            if script or "/" in name or os.sep in name or (os.altsep and os.altsep in name):
-                place = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
-                return place if os.path.lexists(place) else ""
-            found = shutil.which(name, path=path)
-            return os.path.normpath(os.path.join(base, found)) if found else ""  # noqa: PTH118
-        except (OSError, ValueError):
-            return ""
-
-    def digest(self, path: str) -> tuple[str, str]:
-        place = Path(path).resolve(strict=True)
-        total = 0
-        state = hashlib.sha256()
-        # A pipe or a device in the program's place would never end.
-        if not stat.S_ISREG(place.stat().st_mode):
-            raise ValueError("it is not a plain file")
-        with place.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                total += len(chunk)
-                if total > _MOST:
-                    raise ValueError(f"it is larger than {_MOST >> 20} MiB")
-                state.update(chunk)
-        return str(place), state.hexdigest()
-
-
-DISK: Final[Disk] = _LocalDisk()
-
+# For a package, such as `npm:@org/pkg`: its options whose value is data, and `*` where folders that stand alone are.
+DataOf: TypeAlias = Callable[[str], Collection[str]]
 
 # As much of a reported name as an identity shows; the rest goes in as a digest.
 _SHOWN: Final = 200
@@ -80,30 +26,39 @@ _PATH: Final = _NAME | frozenset("\\~")
 _WORDS: Final = _NAME | frozenset(" !$&'*?;")
 
 
+def _no_data(_package: str) -> Collection[str]:
+    return ()
+
+
 def stdio_identity(
     argv: Sequence[str],
     *,
     cwd: str | None = None,
     environ_path: str | None = None,
+    environ: Mapping[str, str] | None = None,
     reported: str = "",
     disk: Disk = DISK,
+    data_of: DataOf = _no_data,
 ) -> ServerIdentity:
-    """The identity of a server that this command starts. Reads a file where the command names no package; never raises.
+    """The identity of a server that this command starts. Reads files that the command names; never raises.
 
-    `cwd` and `environ_path` are the directory and the PATH that the command is started with. Arguments that are not
-    the package or the script stay out, for they may be secrets.
+    `cwd` and `environ` are the directory and the variables that the command is started with, `environ_path` the PATH
+    where only that is known. Options, arguments and variables go in as a digest, for they may be secrets.
     """
     start = launched(argv)
     base = os.path.join(cwd or disk.here(), start.directory)  # noqa: PTH118
+    path = environ_path if environ is None else environ.get("PATH")
+    data = data_of(f"{start.scheme}:{start.name}") if start.spec else ()
+    command = StartedCommand(argv, start, base=base, environ=environ or {}, path=path, disk=disk, data=data)
     if start.scheme == "file":
-        return _file_identity(start, base, environ_path, reported, disk)
+        return _file_identity(start, command, reported, disk)
     beside = [(word, _absolute(base, text) if word == "in" else text) for word, text in start.beside]
     if start.scheme == "module" and (cwd or start.directory):
         # A module of the same name in another directory is another program.
         beside.append(("in", _absolute(base, ".")))
     extras = "".join(f" {word} {_escape(text, _PATH)}" for word, text in beside)
     runner = f"{_escape(start.runner, _NAME - {'/', ':'})} " if start.runner else ""
-    chosen = bool(start.version) and not any(word == "to" for word, _ in start.beside)
+    chosen = bool(start.version) and not any(word == "to" for word, _ in start.beside) and not command.is_copied
     if start.scheme in ("text", "line"):
         lineage = f"{runner}{start.scheme}#sha256:{start.name}{extras}"
         server_id = lineage
@@ -111,7 +66,7 @@ def stdio_identity(
         name = _escape(start.name, _PATH)
         lineage = f"{runner}{start.scheme}:{name}{extras}"
         server_id = f"{runner}{start.scheme}:{name}@{_escape(start.version) or 'unpinned'}{extras}"
-    return _identity(server_id, lineage, chosen=chosen, reported=reported, warnings=start.warnings)
+    return _identity(server_id, lineage, command, chosen=chosen, reported=reported, warnings=start.warnings)
 
 
 def http_identity(url: str, *, authenticated: str | None = None, reported: str = "") -> ServerIdentity:
@@ -160,13 +115,25 @@ def is_named(one: ServerIdentity, unnamed: ServerIdentity) -> bool:
     )
 
 
+def started_as(identity: ServerIdentity, before: Sequence[BoundPart]) -> ServerIdentity:
+    """The same command, started by the launcher, in the folder and with the variables of another time."""
+    own = [part for part in identity.bound if part.kind in ("option", "argument")]
+    kept = [part for part in before if part.kind not in ("option", "argument")]
+    parts = tuple(sorted((*own, *kept), key=lambda part: KINDS.index(part.kind)))
+    head, bracket, spoken = identity.server_id.partition(" (")
+    run = run_digest(parts)
+    server_id = head.partition(" with ")[0] + (f" with {run}" if run else "")
+    return msgspec.structs.replace(identity, server_id=server_id + bracket + spoken, bound=parts)
+
+
 def shown(text: str) -> str:
     """A peer's text for people: one line, cut, with nothing in it that does not print."""
     clean = "".join(letter if letter.isprintable() else "\ufffd" for letter in text[: _SHOWN + 1]).strip()
     return clean if len(text) <= _SHOWN else clean[:_SHOWN] + "…"
 
 
-def _file_identity(start: Launch, base: str, path: str | None, reported: str, disk: Disk) -> ServerIdentity:
+def _file_identity(start: Launch, command: StartedCommand, reported: str, disk: Disk) -> ServerIdentity:
+    base, path = command.base, command.path
     found = disk.locate(start.name, base, path, script=bool(start.runner))
     runner = f"{_escape(start.runner, _NAME - {'/', ':'})} " if start.runner else ""
     warnings = list(start.warnings)
@@ -188,14 +155,23 @@ def _file_identity(start: Launch, base: str, path: str | None, reported: str, di
                 f"{shown(found)} could not be read ({why}), so a change of the program goes unnoticed; "
                 "let Callgate read it."
             )
-    return _identity(f"{head}#{digest}", lineage, chosen=False, reported=reported, warnings=tuple(warnings))
+    return _identity(f"{head}#{digest}", lineage, command, chosen=False, reported=reported, warnings=tuple(warnings))
 
 
 def _identity(
-    server_id: str, lineage: str, *, chosen: bool, reported: str, warnings: tuple[str, ...]
+    server_id: str, lineage: str, command: StartedCommand, *, chosen: bool, reported: str, warnings: tuple[str, ...]
 ) -> ServerIdentity:
-    whole = server_id if chosen else server_id + _spoken(reported)
-    return ServerIdentity(whole, lineage, "stdio", chosen=chosen, reported=shown(reported), warnings=warnings)
+    run = run_digest(command.parts)
+    whole = f"{server_id} with {run}" if run else server_id
+    return ServerIdentity(
+        whole if chosen else whole + _spoken(reported),
+        lineage,
+        "stdio",
+        chosen=chosen,
+        reported=shown(reported),
+        warnings=(*warnings, *command.warnings),
+        bound=command.parts,
+    )
 
 
 def _spoken(reported: str) -> str:
@@ -273,41 +249,15 @@ class ServerRef(msgspec.Struct, frozen=True):
 
 
 def command_identity(
-    argv: Sequence[str], cwd: str | None, path: str | None, here: str = ""
+    argv: Sequence[str],
+    cwd: str | None,
+    environ: Mapping[str, str],
+    here: str = "",
+    data_of: DataOf = _no_data,
 ) -> Callable[[str], ServerIdentity]:
     disk = CachedDisk(here=here)
 
     def identify(reported: str) -> ServerIdentity:
-        return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported, disk=disk)
+        return stdio_identity(argv, cwd=cwd, environ=environ, reported=reported, disk=disk, data_of=data_of)
 
     return identify
-
-
-class CachedDisk:
-    """Reads a program again only when its size, time or inode is another."""
-
-    def __init__(self, disk: Disk = DISK, here: str = "") -> None:
-        self._disk = disk
-        self._here = here
-        self._read: dict[str, tuple[tuple[int, ...], tuple[str, str]]] = {}
-
-    def here(self) -> str:
-        return self._here or self._disk.here()
-
-    def locate(self, name: str, base: str, path: str | None, *, script: bool) -> str:
-        return self._disk.locate(name, base, path, script=script)
-
-    def digest(self, path: str) -> tuple[str, str]:
-        now = _signature(path)
-        known = self._read.get(path)
-        if known is not None and known[0] == now:
-            return known[1]
-        made = self._disk.digest(path)
-        if len(self._read) < _REMEMBERED and _signature(path) == now:
-            self._read[path] = now, made
-        return made
-
-
-def _signature(path: str) -> tuple[int, ...]:
-    found = os.stat(path)  # noqa: PTH116 - links are followed, and a text may be foreign
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

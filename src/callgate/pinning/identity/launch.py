@@ -34,6 +34,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     spec: str = ""
     fetcher: Literal["npm", "uv", "pip", ""] = ""
     options: tuple[tuple[str, str], ...] = ()
+    # The words of the command that name a package; a file or a module is named by `name`.
+    words: tuple[str, ...] = ()
 
 
 def program(path: str) -> str:
@@ -163,7 +165,7 @@ def npm_exec(args: Sequence[str]) -> Launch | None:
     registry = [address(url) for url in values(found, "--registry")[-1:]]
     beside: Beside = tuple(("from", one) for one in registry)
     start = _several([npm(spec) for spec in specs], beside + _target(specs, rest if named else rest[1:]))
-    return _fetched(start, "npm", found, words("--registry"))
+    return _fetched(structs.replace(start, words=tuple(specs)), "npm", found, words("--registry"))
 
 
 def uv_tool(args: Sequence[str]) -> Launch | None:
@@ -175,7 +177,7 @@ def uv_tool(args: Sequence[str]) -> Launch | None:
     places = values(found, "--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links")
     beside: Beside = tuple(("from", address(url)) for url in places)
     start = _several([pypi(specs[0], at_sign=True)], beside + _target(specs, rest[1:]))
-    return _fetched(start, "uv", found, _UV_CHOOSING)
+    return _fetched(structs.replace(start, words=tuple(specs)), "uv", found, _UV_CHOOSING)
 
 
 def pipx_run(args: Sequence[str]) -> Launch | None:
@@ -185,7 +187,8 @@ def pipx_run(args: Sequence[str]) -> Launch | None:
         return None
     beside: Beside = tuple(("from", address(url)) for url in values(found, "-i", "--index-url"))
     start = _several([pypi(specs[0])], beside + _target(specs, rest[1:]))
-    return _fetched(start, "pip", found, words("-i --index-url --pip-args --python --backend"))
+    choosing = words("-i --index-url --pip-args --python --backend")
+    return _fetched(structs.replace(start, words=tuple(specs)), "pip", found, choosing)
 
 
 def uv_options(args: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -262,7 +265,20 @@ def container(args: Sequence[str]) -> Launch | None:
         at += 2 if _takes_next(rest[at]) else 1
     if at < len(rest) and rest[at] == "--":
         at += 1
-    return image(rest[at]) if at < len(rest) else None
+    return structs.replace(image(rest[at]), words=(rest[at],)) if at < len(rest) else None
+
+
+def docker_option(rest: Sequence[str], at: int) -> tuple[str, str | None, int]:
+    """The option at a place of a container's command, its value, and how many words the two are."""
+    word = rest[at]
+    name, equals, value = word.partition("=")
+    if not word.startswith("-") or word in ("-", "--"):
+        return word, None, 1
+    if equals and word.startswith("--"):
+        return name, value, 1
+    if word.startswith("-e") and len(word) > 2:
+        return "-e", word[2:].removeprefix("="), 1
+    return (word, rest[at + 1], 2) if _takes_next(word) and at + 1 < len(rest) else (word, None, 1)
 
 
 def _takes_next(option: str) -> bool:
@@ -372,7 +388,7 @@ _DEPTH: Final = 8
 _PYTHON: Final = re.compile(r"(?:python|pypy)w?[\d.]*t?|py")
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 
-_SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "ash"})
+SHELLS: Final = frozenset({"sh", "bash", "zsh", "dash", "ksh", "fish", "ash"})
 # Programs that run another one: their options with a value, and how many arguments come before the command.
 _WRAPPERS: Final[dict[str, tuple[str, int]]] = {
     "env": ("-u --unset -C --chdir", 0),
@@ -443,13 +459,14 @@ def with_version(argv: Sequence[str], version: str) -> tuple[int, str] | None:
         requirement = "--from" in (before.removesuffix("="), argv[place - 1] if place else "")
         for spec in spelt(start.spec, version, requirement=requirement):
             now = launched([*argv[:place], before + spec, *argv[place + 1 :]])
-            if now == msgspec.structs.replace(start, version=version, spec=now.spec, warnings=now.warnings):
+            same = structs.replace(start, version=version, spec=now.spec, words=now.words, warnings=now.warnings)
+            if now == same:
                 return place, before + spec
     return None
 
 
 def _interpreter(argv: Sequence[str], name: str) -> Launch | None:
-    if name in _SHELLS:
+    if name in SHELLS:
         return _shell(argv, name)
     if _PYTHON.fullmatch(name):
         return _python(argv, name)
@@ -593,9 +610,9 @@ def _deno(args: Sequence[str], _depth: int) -> Launch | None:
     if not rest:
         return None
     if rest[0].startswith("npm:"):
-        return npm(rest[0].removeprefix("npm:"))
+        return structs.replace(npm(rest[0].removeprefix("npm:")), words=(rest[0],))
     if rest[0].startswith("jsr:"):
-        return jsr(rest[0].removeprefix("jsr:"))
+        return structs.replace(jsr(rest[0].removeprefix("jsr:")), words=(rest[0],))
     if "://" in rest[0]:
         return None
     return Launch(scheme="file", name=rest[0], runner="deno")
@@ -624,10 +641,14 @@ def _uv(args: Sequence[str], depth: int) -> Launch | None:
 
 
 def _known(word: str) -> bool:
+    return "/" in word or is_program(word)
+
+
+def is_program(word: str) -> bool:
+    """Whether a word has the name of a program that starts others."""
     name = program(word)
-    return ("/" in word or name in _WRAPPERS or name in _INTERPRETERS or name in _LAUNCHERS or name in _SHELLS) or bool(
-        _PYTHON.fullmatch(name)
-    )
+    every = (_WRAPPERS, _AFTER_DASHES, _INTERPRETERS, _LAUNCHERS, SHELLS)
+    return not word.startswith("-") and (any(name in known for known in every) or bool(_PYTHON.fullmatch(name)))
 
 
 def _mcp(args: Sequence[str], _depth: int) -> Launch | None:
@@ -661,7 +682,7 @@ def _go(args: Sequence[str], _depth: int) -> Launch | None:
     _, rest = options(args[1:], words("-C -mod -modfile -tags -ldflags -gcflags -exec"))
     if args[:1] != ["run"] or not rest:
         return None
-    return go(rest[0]) if "@" in rest[0] else _project("go", rest[:1], "")
+    return structs.replace(go(rest[0]), words=(rest[0],)) if "@" in rest[0] else _project("go", rest[:1], "")
 
 
 _LAUNCHERS: Final[dict[str, Callable[[Sequence[str], int], Launch | None]]] = {

@@ -25,6 +25,7 @@ from callgate.pinning.model import (
     ServerSeen,
     State,
     ToolSeen,
+    run_of,
 )
 from callgate.pinning.review.differences import Effort, difference
 from callgate.pinning.review.neighbours import InspectionCache
@@ -265,6 +266,10 @@ class ReviewSession:
             yield f"None of its tools can be used: {seen.problem}."
         if not any(view.needs_review for view in views):
             return
+        yield from started_with(seen)
+        known = [self._book.latest_of(seen.lineage, view.tool) for view in views if view.unchanged]
+        if any(pin is not None and run_of(pin.server_id) != run_of(seen.server_id) for pin in known):
+            yield "It is started in another way than what was approved: other code may run, whatever its tools say."
         if former := self.known.former_identity(seen.lineage, seen.server_id, self._beside(one)):
             yield (
                 f"A known server has a new identity. It was {former} and is {seen.server_id} now; "
@@ -403,6 +408,15 @@ class ReviewSession:
         """Whether an approval is still the last word under its identity: nobody has blocked or withdrawn it since."""
         newest = self._book.pin(former.server_id, former.tool)
         return newest is not None and newest.action == "approve"
+
+
+def started_with(seen: ServerSeen) -> Iterable[str]:
+    """What an approval holds for beside the package or file, and what may vary."""
+    bound = [f"`{part.shown}`" for part in seen.bound if not part.data]
+    if bound:
+        yield f"Approvals hold for it only as it is started now, with {', '.join(bound)}."
+    if data := [f"`{part.shown}`" for part in seen.bound if part.data]:
+        yield f"What may be another one, without a new review: {', '.join(data)}."
 
 
 def _same_text(pin: Pin, listed: ListedTool) -> bool:

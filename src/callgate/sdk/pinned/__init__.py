@@ -296,13 +296,13 @@ def _http_server(url: str, transport: str) -> ResolvedServer:
 
 
 def _stdio_server(how: StdioServerParameters) -> ResolvedServer:
-    """The command with the directory and the PATH that the SDK starts it with."""
+    """The command with the directory and the variables that the SDK starts it with."""
     argv = [how.command, *how.args]
     cwd = None if how.cwd is None else os.fspath(how.cwd)
-    path = {**get_default_environment(), **(how.env or {})}.get("PATH")
+    environ = {**get_default_environment(), **(how.env or {})}
 
     def identify(reported: str) -> ServerIdentity:
-        return stdio_identity(argv, cwd=cwd, environ_path=path, reported=reported)
+        return stdio_identity(argv, cwd=cwd, environ=environ, reported=reported)
 
     return ResolvedServer(identify, how.command, "stdio")
 

@@ -32,22 +32,32 @@ class _Package(msgspec.Struct, frozen=True):
     versions: str
     checked: str
     tools: dict[str, _Tool]
+    # Its options whose value is data, such as a folder to work in; `*` for folders that stand alone.
+    data: tuple[str, ...] = ()
 
 
 def checked(server_id: str, entry: Mapping[str, Any]) -> tuple[Effects, bool] | None:
     """What is known of a tool of the server with this identity, and whether its definition is the one that was checked;
     None where the catalogue does not have it."""
-    found = _PACKAGE.match(server_id)
-    name = entry.get("name")
-    if found is None or not isinstance(name, str):
-        return None
-    package = _read(file_name(found[1], found[2]))
-    if package is None or (package.registry, package.package.lower()) != (found[1], found[2].lower()):
-        return None
-    tool = package.tools.get(name)
+    package, name = _package(server_id), entry.get("name")
+    tool = package.tools.get(name) if package is not None and isinstance(name, str) else None
     if tool is None:
         return None
     return Effects(tool.effects, tool.critical), bool(tool.text) and tool.text == digest(entry)
+
+
+def data_of(package: str) -> tuple[str, ...]:
+    """The options of a package, such as `npm:@org/pkg`, whose value is data; `*` for folders that stand alone."""
+    known = _package(f"{package}@")
+    return () if known is None else known.data
+
+
+def _package(server_id: str) -> _Package | None:
+    found = _PACKAGE.match(server_id)
+    package = None if found is None else _read(file_name(found[1], found[2]))
+    if package is None or found is None:
+        return None
+    return package if (package.registry, package.package.lower()) == (found[1], found[2].lower()) else None
 
 
 def digest(entry: Mapping[str, Any]) -> str:
