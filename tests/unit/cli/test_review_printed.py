@@ -32,8 +32,17 @@ def test_without_a_terminal_it_prints_everything_and_fails_while_something_waits
         assert run(shlex.split(command)[1:]) == 0
     said = room("review", code=1).out
     assert "mail and notes were never on one review" in said
+    assert "No two of them" not in said
     assert run(shlex.split(said.partition("were reviewed together: ")[2].splitlines()[0])[1:]) == 0
     assert "Nothing waits for review." in room("review").err
+
+
+def test_the_first_review_of_several_servers_does_not_list_each_pair(room):
+    for name in ("notes", "mail", "files"):
+        room.met(name, LIST, server_id=f"npm:{name}@1.0.0")
+    said = room("review", "--check", code=1).out
+    assert "No two of them were on one review" in said
+    assert "never on one review" not in said
 
 
 def test_a_gate_for_builds(room, capsys):

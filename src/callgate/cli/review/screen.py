@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import combinations
 from typing import Any, Final, Self
 
 from rich.console import Console
@@ -273,10 +274,17 @@ def set_lines(one: SetView, review: Review) -> Iterator[Line]:
     yield blank()
     yield text_line(f"Servers that agents see together ({where}): not reviewed together yet", "bold yellow")
     yield text_line(f"{', '.join(map(escaped, one.servers))}; {len(one.servers)} of at most {one.most}", lead="  ")
-    for pair in one.open_pairs:
-        yield text_line(f"{' and '.join(map(escaped, pair))} were never on one review", lead="  ")
-        for name in dict.fromkeys(pair):
+    pairs = set(map(frozenset, one.open_pairs))
+    if len(pairs) > 1 and pairs == set(map(frozenset, combinations(one.servers, 2))):
+        # The first review of several servers: ten of them have 45 pairs.
+        yield text_line("No two of them were on one review", lead="  ")
+        for name in one.servers:
             yield from _alike(name, one, review)
+    else:
+        for pair in one.open_pairs:
+            yield text_line(f"{' and '.join(map(escaped, pair))} were never on one review", lead="  ")
+            for name in dict.fromkeys(pair):
+                yield from _alike(name, one, review)
     for finding in one.findings:
         yield from finding_lines(finding)
 
