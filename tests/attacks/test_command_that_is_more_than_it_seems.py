@@ -90,9 +90,6 @@ def test_it_runs_code(command):
         "SELECT writefile('x', 'y')",
         "WITH x AS (DELETE FROM a RETURNING *) SELECT * FROM x",
         "COPY users TO PROGRAM 'evil'",
-        "INSERT INTO users (name) VALUES ('mallory')",
-        "INSERT INTO staff (name, role) VALUES ('mallory', 'x')",
-        "INSERT INTO staff (name, rank) VALUES ('mallory', 'admin')",
         "INSERT INTO notes (text) VALUES (load_file('/etc/passwd'))",
         "INSERT OR REPLACE INTO notes (id) VALUES (1)",
         "UPDATE users SET name = 'x' WHERE id = 1",
@@ -110,6 +107,22 @@ def test_it_runs_code(command):
 )
 def test_it_is_no_mere_look(query):
     assert known({"query": query}) is None
+
+
+@rows(
+    ("query", "values"),
+    [
+        ("INSERT INTO users (name) VALUES ('mallory')", ["mallory"]),
+        ("INSERT INTO staff (name, role) VALUES ('mallory', 'x')", ["mallory", "x"]),
+        ("INSERT INTO staff (name, rank) VALUES ('mallory', 'admin')", ["mallory", "admin"]),
+        ("UPDATE products SET price = 99 WHERE sku = 'FS-12'", ["99", "FS-12"]),
+        ("UPDATE users SET name = 'mallory' WHERE id = 1", ["mallory", "1"]),
+    ],
+)
+def test_who_may_do_what_and_what_it_costs_takes_every_value_in_the_users_words(query, values):
+    found = known({"query": query})
+    assert found is not None
+    assert found.needs == tuple(frozenset({one}) for one in values)
 
 
 @rows(

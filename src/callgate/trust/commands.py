@@ -42,6 +42,8 @@ class CommandEffect(msgspec.Struct, frozen=True):
     programs: tuple[str, ...] = ()
     # What the user must have named some of, and asked for a change, where a stranger's address is in it.
     named: frozenset[str] = frozenset()
+    # The values of a statement: where the user named all of them, it is the user's.
+    values: tuple[str, ...] = ()
     text: str = ""
 
     def and_then(self, other: CommandEffect) -> CommandEffect:
@@ -49,7 +51,13 @@ class CommandEffect(msgspec.Struct, frozen=True):
         needs = (*self.needs, *other.needs)
         programs = (*self.programs, *other.programs)
         return CommandEffect(
-            self.effects | other.effects, source, needs, self.asks | other.asks, programs, self.named | other.named
+            self.effects | other.effects,
+            source,
+            needs,
+            self.asks | other.asks,
+            programs,
+            self.named | other.named,
+            self.values + other.values if self.values and other.values else (),
         )
 
 
@@ -356,15 +364,28 @@ def _of_tokens(tokens: Sequence[tuple[str, str]]) -> CommandEffect | None:
         return _READS if rest.isdisjoint(_LISTS["sql.more"]) and _only_looks(tokens) else None
     table = _table(tokens) if words else ""
     names = [word for kind, word in tokens if kind not in ("sign", "number")]
-    if not table or _is_about(names, _LISTS["sql.grave"]) or _is_about([table], grave_things()):
+    if not table or not rest.isdisjoint(_LISTS["sql.more"] - _LISTS.get(f"sql.along.{verb}", _NONE)):
         return None
-    only = rest.isdisjoint(_LISTS["sql.more"] - _LISTS.get(f"sql.along.{verb}", _NONE))
+    found = _of_change(tokens, verb, table, words)
+    if _is_about(names, _LISTS["sql.grave"]) or _is_about([table], grave_things()):
+        found = None
+    if verb not in ("insert", "update", "delete") or (verb != "insert" and "where" not in rest):
+        return found
+    values = tuple(word.strip("'") for kind, word in tokens if kind in ("text", "number"))
+    if found is None:
+        # About who may do what, or what something costs: it takes all of the values in the user's words.
+        found = CommandEffect(frozenset({"changes"}), needs=tuple(frozenset({one}) for one in values))
+        return found if any(len(one) > 2 for one in values) and _only_looks(tokens, table) else None
+    return msgspec.structs.replace(found, values=values)
+
+
+def _of_change(tokens: Sequence[tuple[str, str]], verb: str, table: str, words: Sequence[str]) -> CommandEffect | None:
+    rest = frozenset(words[1:])
+    names = [word for kind, word in tokens if kind not in ("sign", "number")]
     texts = [word.strip("'") for kind, word in tokens if kind == "text" and len(word) > 4]
     numbers = [word for kind, word in tokens if kind == "number" and len(word) >= 3]
     # Whoever named the table or one of the values means this.
     named = frozenset((table, *_parts(table), *texts, *numbers))
-    if not only:
-        return None
     if verb in ("insert", "create") or (verb == "alter" and words[1:2] == ["table"] and "add" in rest):
         return msgspec.structs.replace(_CHANGES, named=named) if _only_looks(tokens, table) else None
     if verb == "update" and ("where" in rest or texts) and not _is_about(names, grave_things()):

@@ -29,6 +29,9 @@ PATHS: Final = 200
 _FIXED: Final = 1_000
 _DESCRIPTION: Final = 2_000
 _QUOTED: Final = re.compile(r"""(?<![\w])['"`]([A-Za-z][A-Za-z0-9_-]{1,30})['"`](?![\w])""")
+# The name of an act, as a text has it: `replace_content`.
+_ACT: Final = re.compile(r"(?<![\w.])[a-z]+(?:_[a-z]+)+(?![\w(])")
+_MODES: Final = word_lists("effect_words")["modes"]
 # Of a schema, so many parts are looked at.
 NODES: Final = 20_000
 # The critical paths of a tool whose schema was not read to its end: all there are.
@@ -47,10 +50,15 @@ def guess(schema: object) -> tuple[str, ...]:
     return tuple([path.removeprefix(".") for path in found if path])
 
 
-def fixed_values(schema: object) -> dict[str, frozenset[str]]:
+def fixed_values(schema: object, about: object = None) -> dict[str, frozenset[str]]:
     """The values that a schema itself has for arguments (`enum`, `const`, `default`, examples, and single words that
-    its descriptions quote), by their paths; bounded."""
+    its descriptions quote), by their paths; bounded. `about` is the tool's own text, which may name its acts."""
     found: dict[str, set[str]] = {}
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    acts = set(_ACT.findall(about[:_DESCRIPTION])) if isinstance(about, str) else set()
+    for name in properties if acts and isinstance(properties, Mapping) else ():
+        if not _MODES.isdisjoint(_words(str(name))):
+            found[str(name)] = set(acts)
     left: list[tuple[object, str, int]] = [(schema, "", _DEPTH)]
     looked = 0
     while left and looked < NODES:

@@ -20,6 +20,7 @@ from callgate.trust.model import ToolLabel
 from callgate.trust.word_lists import word_lists
 
 _LISTS: Final = word_lists("effect_words")
+_NONE: Final = frozenset[str]()
 _ORDER: Final = {name: place for place, name in enumerate(EFFECTS)}
 # What a proposal rests on.
 Basis: TypeAlias = Literal["catalogue", "definition", "server", "unknown"]
@@ -106,7 +107,8 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
         found.add("destroys")
     if found:
         # What reaches out to do more than read has something to send, and so has what changes what others see.
-        if reaches or ("changes" in found and not _LISTS["public"].isdisjoint(words)):
+        arranges = not _LISTS["arranging"].isdisjoint(words) and not _LISTS["letters"].isdisjoint(words)
+        if reaches or ("changes" in found and not arranges and not _LISTS["public"].isdisjoint(words)):
             found.add("sends")
             found.discard("changes")
         elif "sends" in told:
@@ -122,6 +124,9 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     if not _is_readable(tool):
         return Proposal()
     if reads:
+        return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
+    if not told and words and _is_plural(words[-1]):
+        # `product_reviews`: it is named for what it gives, and its text says of nothing that it is done.
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
     if said.get("readOnlyHint") is True:
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "server")
@@ -170,14 +175,23 @@ def goes_further(name: str, value: object, *, inner: bool = False) -> bool:
     if value is False:
         return not _LISTS["switches"].isdisjoint(words)
     if value is True:
-        return not (_LISTS["further"] | _LISTS["seen"]).isdisjoint(words)
+        return not _LISTS["seen"].isdisjoint(words) or any(map(_says_further, words))
     return isinstance(value, str) and value.lower() != "private" and not _LISTS["seen"].isdisjoint(words)
+
+
+def _says_further(word: str) -> bool:
+    return word in _LISTS["further"] or (_verb(word) == "destroys" and not _is_noun(word))
 
 
 def is_named_for_adding(tool: str) -> bool:
     """Whether the only verb in a tool's name says that it makes something new."""
     verbs = [word for word in _words(tool) if _verb(word) is not None and not _is_noun(word)]
     return len(verbs) == 1 and verbs[0] in _LISTS["adds"]
+
+
+def is_named_for_replacing(tool: str) -> bool:
+    """Whether a verb in a tool's name says that it puts something in the place of what is there."""
+    return not _LISTS["replaces"].isdisjoint(_words(tool))
 
 
 @cache
@@ -219,6 +233,7 @@ _FIRST: Final = re.compile(r"\.\s|[\n\r]")
 _TOLD: Final = re.compile(
     r"\b(?:(?:gets?|receives?) (?:word|notice) of"
     r"|receives? (?:an? |the )(?:copy|e?mail|message|notification|invitation)"
+    r"|(?:makes?|keeps?|creates?|puts?|leaves?|gets?) (?:an? )?public"
     r"|(?:hears?|learns?|know) (?:of|about) (?:it|this|that)|lets? \w+ know|made aware)\b"
 )
 _NAMES: Final = 200
@@ -255,9 +270,16 @@ def _is_noun(word: str) -> bool:
     return any(form in _LISTS["nouns"] for form in _forms(word))
 
 
+def _is_plural(word: str) -> bool:
+    """Whether a word of a name is several things: `replies`, `orders`. The verb of a name has no ending."""
+    return word not in _verbs() and _is_noun(word)
+
+
 def _of_name(words: list[str]) -> set[str]:
     """What the verbs of a name say. One that may be a noun counts where no other verb is in it."""
-    verbs = [(at, word, kind) for at, word in enumerate(words) if (kind := _verb(word)) is not None]
+    verbs = [
+        (at, word, kind) for at, word in enumerate(words) if (kind := _verb(word)) is not None and not _is_plural(word)
+    ]
     sure = {kind for at, word, kind in verbs if not _is_noun(word)}
     joined = {kind for at, word, kind in verbs if at and words[at - 1] in _LISTS["joins"]}
     if sure:
@@ -285,6 +307,7 @@ def _of_text(text: object, *, first: bool) -> set[str]:
     if not isinstance(text, str):
         return set()
     found: set[str] = set()
+    placed = frozenset[str]()
     for number, part in enumerate(_BREAKS.split(text[:_CHARS])[:_CLAUSES]):
         words = _words(part)[:_CLAUSE_WORDS]
         opening = True
@@ -297,7 +320,14 @@ def _of_text(text: object, *, first: bool) -> set[str]:
                 opening = False
                 continue
             before = words[at - 1] if at else ""
+            if before in ("which", "who") and not placed.isdisjoint(("in", "of", "from", "at", "on", "by")):
+                # "… in the store, which sells food" speaks of the store.
+                opening = False
+                continue
             sure = not _is_noun(word)
+            if before == "or" and {words[at - 2], word} in ({"add", "remove"}, {"adds", "removes"}):
+                # What is added and removed in one go can be put back in the same way.
+                kind = "changes"
             counts = at + 1 < len(words) and (
                 (opening and (sure or number == 0))
                 or (sure and (before in _LISTS["joins"] or before in ("will", "automatically")))
@@ -305,7 +335,8 @@ def _of_text(text: object, *, first: bool) -> set[str]:
             if counts and (kind in GRAVE or (first and number == 0)):
                 found.add(kind)
             opening = False
-        found |= _undergone(words)
+        placed = frozenset(words[-4:])
+        found |= _undergone(words) | _done_besides(words)
         if _TOLD.search(" ".join(words)):
             found.add("sends")
     return found
@@ -322,6 +353,19 @@ def _undergone(words: Sequence[str]) -> set[str]:
             # "It is called" and "ordered by date" only describe something.
             forms = [form for form in _undone(word) if form not in _LISTS["describing"]]
             found |= {kind for form in forms if (kind := _verbs().get(form)) in GRAVE}
+    return found
+
+
+def _done_besides(words: Sequence[str]) -> set[str]:
+    """The grave things that a clause says of somebody or something else: "the vendor bills your account". Not what only
+    tells which are meant: "a form that sends a mail"."""
+    found: set[str] = set()
+    for at, word in enumerate(words[1:-1], 1):
+        before = frozenset(words[max(0, at - 3) : at])
+        if word.endswith("s") and words[at + 1] in _LISTS["articles"] | {"its", "their"}:
+            kind = _verb(word)
+            if kind in GRAVE and before.isdisjoint(_LISTS["negations"] | _LISTS["who"] | _LISTS["prepositions"]):
+                found.add(kind)
     return found
 
 
@@ -400,8 +444,12 @@ def _is_readable(tool: Mapping[str, Any]) -> bool:
 
 def _of_arguments(named: Iterable[list[str]], *, reads: bool, gives_out: bool, schema: object) -> set[str]:
     found: set[str] = set()
+    counted = _counted(schema)
     for words in named:
-        parts = frozenset(words)
+        if tuple(words) in counted:
+            # `guests` of a table for two are no recipients.
+            continue
+        parts = frozenset(words) - ({"statement"} if words[-1:] != ["statement"] else _NONE)
         code = parts & _LISTS["code"] and parts <= _LISTS["code"] | _LISTS["languages"]
         # Who only looks at code has it under its plain name.
         if parts & _LISTS["commands"] or (code and (not reads or parts & _LISTS["languages"])):
@@ -417,6 +465,14 @@ def _of_arguments(named: Iterable[list[str]], *, reads: bool, gives_out: bool, s
         if gives_out and parts & _LISTS["places"]:
             found.add("sends")
     return found
+
+
+def _counted(schema: object) -> frozenset[tuple[str, ...]]:
+    """The arguments that take a number or a switch, each as the words of its name."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    given = properties.items() if isinstance(properties, Mapping) else ()
+    plain = [name for name, one in given if isinstance(one, Mapping) and one.get("type") in ("integer", "number")]
+    return frozenset(tuple(_words(name)) for name in plain)
 
 
 def _is_recipient(schema: object) -> bool:

@@ -71,7 +71,7 @@ class AnnotationObserver:
 def _fixed(entry: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
     """The values that a schema has for arguments; none where it breaks the look at it."""
     try:
-        return fixed_values(entry.get("inputSchema"))
+        return fixed_values(entry.get("inputSchema"), entry.get("description"))
     except Exception:  # noqa: BLE001 - as below
         return {}
 

@@ -22,6 +22,8 @@ _HUNG: Final = re.compile(r"(\w{3,}?)(?:me|te|se|nos)?(?:l[oae]s?|li|gli)")
 _FIELD_WORDS: Final = re.compile(r"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
 # Stands for: the user agrees to what the agent said it would do, which nobody hears.
 AGREED: Final = "*"
+# Stands for: the user wants more than to know something, whatever it is.
+WANTS: Final = "+"
 _ACTS: Final = ("changes", "sends", "meets", "destroys", "runs")
 
 
@@ -46,6 +48,8 @@ def asked(text: str) -> list[str]:
             if _only_wants_to_know(clause, question=question, first=number == 0):
                 continue
             found |= dict.fromkeys(_told_to_others(clause))
+            if next((word for word in clause if word not in _list("fillers")), "") not in _list("looks"):
+                found[WANTS] = None
             if any(f" {phrase} " in f" {' '.join(clause)} " for phrase in _list("agrees")):
                 found[AGREED] = None
         if len(found) > _MOST:
@@ -56,8 +60,9 @@ def asked(text: str) -> list[str]:
 def _clauses(words: list[str]) -> Iterator[list[str]]:
     clause: list[str] = []
     for word in words:
-        if word in _list("joins") and clause:
-            yield clause
+        if word in _list("joins"):
+            if clause:
+                yield clause
             clause = []
         else:
             clause.append(word)

@@ -15,7 +15,8 @@ from callgate.trust.answers import remembered
 from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.records import Record, has_people, headed, ids_of, listed_ids, names_of
+from callgate.trust.provenance.names import is_account
+from callgate.trust.provenance.records import Record, has_people, headed, ids_of, listed_ids, names_of, table
 
 # Fields that a server fills in itself.
 _OWN: Final = re.compile(
@@ -25,6 +26,11 @@ _OWN: Final = re.compile(
 _SERVER_MADE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[0-9:.Z+-]*)?")
 # How accounts are written, in either case; and what has a host in it.
 _NUMBERED: Final = re.compile(r"[A-Za-z]{2}\d{2}(?=(?:[A-Za-z]*\d){8})[A-Za-z0-9]{11,30}")
+# What nobody but a server calls a thing: one word with a digit in it. No host, address, telephone number or account is.
+_IDENTIFIER: Final = re.compile(r"#?(?=.*\d)(?=.*[A-Za-z_]|\d+\.\d+$)[A-Za-z0-9](?:[\w-]|\.(?=\d)){1,63}")
+_SEPARATORS: Final = str.maketrans("", "", "-_.")
+# A word or two of letters.
+_WORD: Final = re.compile(r"[^\W\d]{2,24}(?:[ -][^\W\d]{2,24})?")
 _ELSEWHERE: Final = re.compile(r"@|://|\.[^\W\d_]{2,}/|\s")
 _SOMEBODYS: Final = 10_000
 # A tuple is made once; a union is made anew each time it is written.
@@ -57,16 +63,34 @@ _SURELY_SHORT: Final = 2 * PROSE_WORDS
 class Harvest:
     """What one result holds, by who may have written it."""
 
-    __slots__ = ("_depth", "_leaves", "_lines", "_rules", "_trusted", "own", "people", "records", "strange", "vouching")
+    __slots__ = (
+        "_depth", "_leaves", "_lines", "_rules", "_tables", "_trusted",
+        "fields", "named", "own", "people", "records", "strange", "vouching",
+    )  # fmt: skip
 
-    def __init__(self, *, trusted: bool, lines: bool, fields: Mapping[str, str], leaves: int, depth: int) -> None:
+    def __init__(
+        self,
+        *,
+        trusted: bool,
+        lines: bool,
+        fields: Mapping[str, str],
+        leaves: int,
+        depth: int,
+        tables: bool = False,
+    ) -> None:
         self.strange: list[str] = []
         self.vouching: list[str] = []
         self.own: list[str] = []
         self.records: list[Record] = []
         # What names somebody in a field of its own.
         self.people: list[Mapping[str, Any]] = []
+        # What things are called, in a field of their own.
+        self.named: list[str] = []
+        # What stands in fields by itself, with the names of the fields: the words that a server has for something.
+        self.fields: list[tuple[str, str]] = []
         self._trusted = trusted
+        # Whether a plain text may be a table: not where somebody else can have written all of it.
+        self._tables = tables
         # Whether each short line of a plain text vouches: not where others than the user can write into it.
         self._lines = lines
         self._rules = [(_pattern(path), source) for path, source in fields.items()] if fields else []
@@ -125,6 +149,11 @@ class Harvest:
 
     def _plain(self, text: str) -> None:
         """A stranger's text, of which lines may be the server's: those that hold nothing but an id."""
+        if self._tables and "\n" in text and (rows := table(text)):
+            self._tables = False
+            self._walk(rows, "", "", self._depth)
+            self._tables = True
+            return
         if "\n" in text:
             heads = headed(text)
             text, found = listed_ids(text, heads)
@@ -162,8 +191,10 @@ class Harvest:
             self.strange.extend(value)
         if has_people(value):
             self.people.append(value)
+        named = names_of(value)
+        self.named += named
         for field, own in ids_of(value):
-            self.records.append(Record(field, own, key, names_of(value), value))
+            self.records.append(Record(field, own, key, named, value))
 
     def _stops(self, value: Any, depth: int) -> bool:
         """Too deep or too many: what is left is one text of a stranger's, nothing in it vouches."""
@@ -182,12 +213,27 @@ class Harvest:
         elif isinstance(value, str):
             if self._trusted:
                 self._text(value)
-            elif is_own(key) and _SERVER_MADE.fullmatch(value) and not _NUMBERED.fullmatch(value):
+            elif self._is_made_by_server(key, value):
                 self.own.append(value)
             else:
                 self._plain(value)
+                if _WORD.fullmatch(value) and not names_somebody(key) and not has_people({key.lower(): value}):
+                    self.fields.append((key, value))
         else:
             self._number(key, value)
+
+    def _is_made_by_server(self, key: str, value: str) -> bool:
+        """Whether a field holds what its server made: by the name of the field, or by what stands there alone."""
+        if _NUMBERED.fullmatch(value.translate(_SEPARATORS)):
+            return False
+        if is_own(key) and _SERVER_MADE.fullmatch(value):
+            return True
+        return (
+            _IDENTIFIER.fullmatch(value) is not None
+            and (not is_account(value.casefold()) or "-" in value or "_" in value)
+            and not names_somebody(key)
+            and not has_people({key.lower(): value})
+        )
 
     def _number(self, key: str, value: float) -> None:
         written = normalise.number(value)
@@ -297,6 +343,11 @@ def strings(value: Any) -> list[str]:
 def is_own(field: str) -> bool:
     """Whether a server fills in a field of that name itself, and nobody is paid or written to by what stands there."""
     return _OWN.fullmatch(field) is not None and not names_somebody(field)
+
+
+def is_written_as_account(word: str) -> bool:
+    """Whether a word has the form of an IBAN, whatever its digits add up to."""
+    return _NUMBERED.fullmatch(word) is not None
 
 
 def is_server_made(written: str) -> bool:

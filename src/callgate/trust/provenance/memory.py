@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -29,7 +29,19 @@ from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, respelt, strangers, written_links
 from callgate.trust.provenance.packing import Left
 from callgate.trust.provenance.readings import Reading, Readings
-from callgate.trust.provenance.records import Record, kinds, names_of, people, telling
+from callgate.trust.provenance.records import (
+    Record,
+    is_id,
+    is_short_number,
+    kinds,
+    names_of,
+    nouns,
+    parts_of_id,
+    people,
+    spoken_of,
+    telling,
+    written_id,
+)
 from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, is_in, matches
 from callgate.trust.provenance.zones import Phrases, Pieces, windows
 from callgate.trust.quarantine import Seals
@@ -207,7 +219,7 @@ class Memory:
             left.own = self._ordered(found.own)
         if found.records:
             left.records = self._records(found.records, tool, arguments, trusted=trusted)
-        left.records += self._hints(found, tool, arguments)
+        left.records += self._hints(found, tool, arguments) + self._opened(found, tool, arguments)
         if classes := _guarded(data.sensitivity):
             left.details = self._details(classes, found)
         left.details += self._shaped(found, secrets)
@@ -237,6 +249,7 @@ class Memory:
             fields={} if data.malicious else tool.fields,
             leaves=bounds.leaves,
             depth=bounds.depth,
+            tables=not any(map(is_address, arguments)),
         )
         try:
             if structured is not None:
@@ -480,6 +493,7 @@ class Memory:
         if len({id(record.value) for record, asked in zip(records, asked_for, strict=True) if asked}) > 1:
             # Which of these is meant, somebody else may say: the user's words do not.
             asked_for = [False] * len(records)
+        about = _kinds_asked_for(arguments)
         names = iter(_runs(packing.numbers(self._ordered([name for record in records for name in record.names]))))
         packed: list[int] = []
         for record, wanted in zip(records, asked_for, strict=True):
@@ -488,7 +502,9 @@ class Memory:
                 found = windows(name)
                 called += (len(found), *found)
             flags = (VOUCHED if trusted else 0) | (ASKED_FOR if wanted else 0)
-            for kind in kinds(record, tool.tool):
+            # An id that no other thing can have needs no kind.
+            several = kinds(record, tool.tool) | about
+            for kind in several if is_short_number(record.id) else (*several, ""):
                 # Whom something goes to is nothing that a stranger's structure can say.
                 if (trusted or not names_somebody(kind)) and len(packed) < _RECORDED:
                     packed += (self.key(tool.server, kind, record.id), flags | len(called) << 8, *called)
@@ -497,22 +513,43 @@ class Memory:
     def _hints(self, found: Harvest, tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
         """By which words the user may speak of the things of a list, and of the people in it: those that no other one
         of the list has. Whoever answers at an address that was asked can have written all of it, so it tells none."""
-        if not (found.records or found.people) or any(map(is_address, arguments)):
+        if not (found.records or found.people or found.named) or any(map(is_address, arguments)):
             return b""
         told: list[tuple[int, frozenset[str]]] = []
         called = [(record, _called(record)) for record in found.records[: self.bounds.records] if record.value]
         things = {id(record.value): words for record, words in called}
-        counted = Counter(word for words in things.values() for word in words)
-        for record, words in called if len(things) > 1 else ():
-            alone = frozenset(word for word in words if counted[word] == 1)
-            if alone and is_server_made(record.id):
-                told += [(self.key(tool.server, f"hint {kind}", record.id), alone) for kind in kinds(record, tool.tool)]
+        about = _kinds_asked_for(arguments)
+        for record, alone in _telling_apart(called, things.values()):
+            if is_server_made(record.id):
+                several = kinds(record, tool.tool) | about
+                several = several if is_short_number(record.id) else several | {""}
+                told += [(self.key(tool.server, f"hint {kind}", record.id), alone) for kind in several]
+        named = [(name, telling(name)) for name in dict.fromkeys(found.named[: self.bounds.records])]
+        for name, alone in _telling_apart(named, [words for _, words in named]):
+            told.append((self.key(tool.server, "hint name", normalise.fold(name)), alone))
         for fields in found.people[: self.bounds.records]:
             told += [(self.key("", "person", address), words) for address, words in people(fields) if words]
         packed: list[int] = []
         for key, words in told[:_HINTED]:
             digests = [self.fingerprints.digest(word) for word in islice(sorted(words), _HINT_WORDS)]
             packed += (key, 2 * len(digests) << 8, *(part for digest in digests for part in (1, digest)))
+        return array("Q", packed).tobytes()
+
+    def _opened(self, found: Harvest, tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
+        """The things that a call looked at one by one, or that it made: what the conversation is about by now. And the
+        words that a server has in its fields, for arguments of the same name."""
+        if tool.outcome == "benign":
+            ids = [(spoken_of(key, tool.tool) | nouns(tool.tool), written_id(one)) for _, key, one in leaves(arguments)]
+        else:
+            given = [(spoken_of(key, tool.tool), written_id(one)) for _, key, one in leaves(arguments) if is_id(key)]
+            ids = given + [(kinds(one, tool.tool), one.id) for one in found.records]
+        packed: list[int] = []
+        for name, word in dict.fromkeys(found.fields[: self.bounds.records]):
+            packed += (self.key(tool.server, f"field {name}", normalise.fold(word)), 0)
+        for several, written in ids[: self.bounds.records]:
+            if written and is_server_made(written):
+                for kind in several if is_short_number(written) else ("",):
+                    packed += (self.key(tool.server, f"opened {kind}", written), 0)
         return array("Q", packed).tobytes()
 
     def hinted(self, key: int) -> bool:
@@ -599,10 +636,36 @@ class Memory:
         return not full or (cut and kept <= 2 * self.bounds.remembered and strange <= 2 * self.bounds.strange)
 
 
+T = TypeVar("T")
+
+
+def _telling_apart(
+    called: Iterable[tuple[T, frozenset[str]]], things: Iterable[frozenset[str]]
+) -> Iterator[tuple[T, frozenset[str]]]:
+    """Each thing with the words that no other one of the list has."""
+    counted = Counter(word for words in things for word in words)
+    for thing, words in called:
+        if alone := frozenset(word for word in words if counted[word] == 1):
+            yield thing, alone
+
+
+_TABLE: Final = re.compile(r"\bfrom\s+(\w{3,40})", re.IGNORECASE)
+_KIND: Final = re.compile(r"[A-Za-z]{3,30}")
+
+
+def _kinds_asked_for(arguments: Mapping[str, Any]) -> frozenset[str]:
+    """What a call says that it looks for: `objectType: companies`, `SELECT … FROM members`."""
+    texts = [value for value in arguments.values() if isinstance(value, str)]
+    named = [text for text in texts if _KIND.fullmatch(text)] + [
+        one for text in texts for one in _TABLE.findall(text[:4096])
+    ]
+    return frozenset().union(*map(nouns, named[:8]))
+
+
 def _called(record: Record) -> frozenset[str]:
     """The words by which people speak of a thing: those of its names, and of who sent or made it."""
     named = [telling(name) for name in names_of(record.value)]
-    return frozenset().union(*named, *(words for _, words in people(record.value)))
+    return parts_of_id(record.id).union(*named, *(words for _, words in people(record.value)))
 
 
 def _is_measured(word: str) -> bool:

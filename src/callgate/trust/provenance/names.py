@@ -254,6 +254,14 @@ def leads_to_somebody(text: str) -> bool:
     return bool(named(text)) or _TELEPHONE.search(text) is not None
 
 
+def is_reached_at(text: str) -> bool:
+    """Whether a value is one of these and nothing else."""
+    text = text.strip()
+    return (len(text.split()) == 1 and (normalise.ADDRESS.fullmatch(text) is not None or begins_as_link(text))) or (
+        _TELEPHONE.fullmatch(text) is not None
+    )
+
+
 def role_of(label: ToolLabel, path: str) -> Role:
     """What a person who approves a call endorses a value for: this argument of this tool, and nothing else."""
     return label.server, label.tool, without_places(path)

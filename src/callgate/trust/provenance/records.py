@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -93,6 +94,61 @@ def headed(text: str) -> list[dict[str, str]]:
     return found if len(blocks) > 1 or len(found[0]) > 1 else []
 
 
+_COLUMNS: Final = re.compile(r"[ \t]{2,}|\t")
+_HEADING: Final = re.compile(r"[A-Za-z][\w .#/-]{0,40}")
+_PAIR: Final = re.compile(r"(\s*)(- )?([A-Za-z_][\w .-]{0,40}):(?: +(.*))?")
+_ROWS: Final = 2_000
+
+
+def table(text: str) -> list[dict[str, str]]:
+    """The rows of a plain text that is a table and nothing else: lines of as many cells as its first line has names,
+    set apart by commas or by blanks, or a list of things with a `name: value` on each line."""
+    lines = [line for line in text[:_HEADED].split("\n") if line.strip()]
+    if not 2 <= len(lines) <= _ROWS:
+        return []
+    return _of_commas(lines) or _of_columns(lines) or _of_pairs(lines)
+
+
+def _of_commas(lines: Sequence[str]) -> list[dict[str, str]]:
+    if "," not in lines[0]:
+        return []
+    try:
+        rows = list(csv.reader(lines, strict=True))
+    except csv.Error:
+        return []
+    return _headed_rows(rows)
+
+
+def _of_columns(lines: Sequence[str]) -> list[dict[str, str]]:
+    return _headed_rows([_COLUMNS.split(line.strip()) for line in lines])
+
+
+def _headed_rows(rows: Sequence[Sequence[str]]) -> list[dict[str, str]]:
+    heads = [name.strip() for name in rows[0]]
+    if len(heads) < 2 or len(set(heads)) < len(heads) or not all(map(_HEADING.fullmatch, heads)):
+        return []
+    if any(len(row) != len(heads) for row in rows):
+        return []
+    return [
+        {name.lower() if name.isupper() else name: cell.strip() for name, cell in zip(heads, row, strict=True)}
+        for row in rows[1:]
+    ]
+
+
+def _of_pairs(lines: Sequence[str]) -> list[dict[str, str]]:
+    """A list as YAML has it; one line before it may say what it is."""
+    matches = [_PAIR.fullmatch(line) for line in lines]
+    matches = matches[1:] if matches[0] is None or not matches[0][2] else matches
+    found: list[dict[str, str]] = []
+    for match in matches:
+        if match is None or (not match[2] and not found):
+            return []
+        if match[2]:
+            found.append({})
+        found[-1].setdefault(match[3].strip(), (match[4] or "").strip("'\""))
+    return found
+
+
 _ADDRESS: Final = re.compile(
     r"(?:\"?([^\"<>@,;]{0,80}?)\"?\s*<)?([A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@[A-Za-z0-9][A-Za-z0-9.-]{1,253})>?"
 )
@@ -129,6 +185,14 @@ def telling(text: str) -> frozenset[str]:
     return frozenset(_LETTERS.findall(normalise.fold(text))) - common_words()
 
 
+_PARTS_OF_ID: Final = re.compile(r"[^\W\d_]{3,}|\d{2,}")
+
+
+def parts_of_id(written: str) -> frozenset[str]:
+    """The words and numbers in an id by which people may call it: `211` of `KIT-211`, `olek` of `u-olek`."""
+    return frozenset(_PARTS_OF_ID.findall(written)) - common_words()
+
+
 def ids_of(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """The field that holds a thing's own id, and the id; then the number that people call it by."""
     ids = [field for field in value if is_id(field)]
@@ -147,6 +211,11 @@ def is_by_number(argument: str, tool: str) -> bool:
     return found is not None and not nouns(found[1]).isdisjoint(nouns(tool))
 
 
+def is_short_number(written: str) -> bool:
+    """Whether an id is a number so short that it may be another thing's as well, or stand in any text."""
+    return len(written) <= 6 and written.isdigit()
+
+
 def written_id(value: Any) -> str:
     if isinstance(value, str):
         return value.casefold() if len(value) <= _LONGEST_ID else ""
@@ -155,8 +224,13 @@ def written_id(value: Any) -> str:
 
 def names_of(value: Mapping[str, Any]) -> tuple[str, ...]:
     """What a thing is called: its short texts under names such as `title`."""
+    inner = [item for part in value.values() if isinstance(part, Mapping) for item in part.items()]
     return tuple(
-        [item for field, item in value.items() if _is_name(field) and isinstance(item, str) and 4 <= len(item) <= 120]
+        [
+            item
+            for field, item in (*value.items(), *inner)
+            if isinstance(item, str) and 4 <= len(item) <= 120 and _is_name(field)
+        ]
     )
 
 

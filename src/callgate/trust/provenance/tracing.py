@@ -24,16 +24,18 @@ from callgate.trust.critical import (
     without_places,
 )
 from callgate.trust.model import Provenance, ToolLabel, Traced, ValueKind
-from callgate.trust.proposing import is_named, is_named_for_adding
-from callgate.trust.provenance import normalise, packing
-from callgate.trust.provenance.asking import AGREED, names_a_field
-from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, keys, leaves
+from callgate.trust.proposing import is_named, is_named_for_adding, is_named_for_replacing
+from callgate.trust.provenance import guarded, normalise, packing
+from callgate.trust.provenance.asking import AGREED, WANTS, names_a_field
+from callgate.trust.provenance.harvest import NESTED, PROSE_WORDS, is_written_as_account, keys, leaves
 from callgate.trust.provenance.joining import Budget
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import (
+    accounts,
     begins_as_link,
     has_new_link,
     is_account,
+    is_reached_at,
     leads_to_somebody,
     link_mark,
     role_of,
@@ -135,7 +137,7 @@ def trace(
         tuple(sorted(guarded)) if guarded else (),
         tuple(new[:_LINKS]) if new else (),
         not stays and _is_untraceable(memory, label, paths, values, unexpected),
-        () if benign or label.read_only else _far_reaching(arguments, values),
+        () if benign or label.read_only else _far_reaching(memory, label, arguments, values),
         tuple(strange_texts[:_LINKS]) if strange_texts else (),
         doubtful,
         doubtful and not stays and _is_unasked(memory, label, values),
@@ -148,12 +150,24 @@ _STARTS: Final = re.compile(
 )
 
 
-def _far_reaching(arguments: Mapping[str, Any], values: Sequence[Traced]) -> tuple[str, ...]:
-    """The arguments with which a change does more than a change: it leaves something empty, or writes where programs
-    start from. Not where the user named the place."""
+def _has_new_account(memory: Memory, text: str) -> bool:
+    """Whether a text has the number of an account or a card that neither the user nor a trusted result has."""
+    found = [number for number in accounts(text) if is_written_as_account(number)] + list(guarded.numbers(text))
+    return any(not memory.vouches(memory.words(number)) for number in found)
+
+
+def _far_reaching(
+    memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], values: Sequence[Traced]
+) -> tuple[str, ...]:
+    """The arguments with which a change does more than a change: it leaves something empty, writes where programs
+    start from, or puts another account in the place of what is there. Not where the user named the place."""
     if [one for one in values if one.critical and one.found in _NAMED and one.kind != "quantity"]:
         return ()
     found = [one.path for one in values if one.critical and _STARTS.search(one.shown)]
+    if is_named_for_replacing(label.tool):
+        found += [
+            path for path, _, text in leaves(arguments) if isinstance(text, str) and _has_new_account(memory, text)
+        ]
     found += [name for name, value in arguments.items() if isinstance(value, str) and not value.strip() and values]
     return tuple(found[:_LINKS])
 
@@ -240,9 +254,11 @@ def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any])
     """Whether a call of a tool that may reach anybody stays with the user: it names nobody to send to."""
     if not label.destinations & _USERS or label.may_be_irreversible:
         return False
-    given = [path for path, _, _ in leaves(arguments)]
+    given = list(leaves(arguments))
     to = [path for path in paths if names_somebody(path)]
-    return not given or (bool(to) and not any(covers(to, path) for path in given))
+    if not given or not to:
+        return not given
+    return not any(covers(to, path) or (isinstance(one, str) and is_reached_at(one)) for path, _, one in given)
 
 
 def _only_adds(label: ToolLabel, arguments: Mapping[str, Any]) -> bool:
@@ -287,10 +303,13 @@ def _is_untraceable(
 
 
 def _is_unasked(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:
-    """Whether the user's words are known and do not ask for what a tool does, where harm may follow. A person who
-    approved it before, for the same thing, asked for it."""
-    if not memory.prompt_known or not _does_harm(label) or [one for one in values if one.found == "endorsed"]:
+    """Whether the user's words are known and do not ask for what a tool does, where harm may follow; of a change that
+    can be put right, whether they ask for nothing at all to be done. A person who approved it before, for the same
+    thing, asked for it."""
+    if not memory.prompt_known or label.outcome == "benign" or [one for one in values if one.found == "endorsed"]:
         return False
+    if not _does_harm(label):
+        return not memory.asks(WANTS) and not memory.asks(AGREED)
     if memory.wants(label.tool) or memory.asks(AGREED):
         return False
     return not any(names_a_field(without_places(one.path), memory.asks) for one in values)

@@ -6,15 +6,23 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from callgate.trust.critical import is_measure
+from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
-from callgate.trust.provenance.harvest import PROSE_WORDS
+from callgate.trust.provenance.harvest import PROSE_WORDS, is_server_made
 from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, role_of
-from callgate.trust.provenance.records import is_by_number, is_id, nouns, spoken_of, written_id
+from callgate.trust.provenance.records import (
+    is_by_number,
+    is_id,
+    is_short_number,
+    nouns,
+    spoken_of,
+    telling,
+    written_id,
+)
 from callgate.trust.provenance.things import KnownThing
 from callgate.trust.provenance.zones import windows
 
@@ -23,7 +31,9 @@ _SHOWN: Final = 80
 _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
 _FOLDERS: Final = re.compile(r"[\\/]")
 _FILE_NAME: Final = 5
-_SHORT_NUMBER: Final = re.compile(r"\d{1,6}")
+_NAME_PARTS: Final = re.compile(r"[^\W\d_]+|\d+")
+# Words and numbers that are put together to the name of a thing.
+_NAME: Final = re.compile(r"[^\W_]+(?:[_-][^\W_]+)+")
 _LONG_NUMBER: Final = 7
 _MOMENTS: Final = (normalise.DATE, normalise.TIME)
 _NUMBERS: Final = (int, float)
@@ -153,14 +163,25 @@ class Value:
                 return "trusted"
         elif memory.vouching and memory.vouching.says(words) and not self._bare_id():
             return "trusted"
-        return "linked" if self._is_spoken_of(thing) else self._doubtful(thing)
+        return "linked" if self._is_spoken_of(thing) or self._is_made_of_the_users_words() else self._doubtful(thing)
 
     def _is_spoken_of(self, thing: KnownThing | None) -> bool:
         """Whether the user's words ask for what the tool does, and have a word by which they may speak of this thing
         or person: its server's list has that for no other one."""
-        memory = self.memory
-        if self.kind != "identity" or not memory.prompt_known or not self.critical:
+        memory, server, tool = self.memory, self.label.server, self.label.tool
+        if not memory.prompt_known or len(self.spelt) > PROSE_WORDS:
             return False
+        if self.kind in ("identity", "text") and memory.hinted(
+            memory.key(server, "hint name", normalise.fold(self.text))
+        ):
+            return memory.wants(tool)
+        if self.kind != "identity" or not self.critical:
+            return False
+        if is_server_made(self.text) and not names_somebody(self.key):
+            opened = [memory.key(server, f"opened {kind}", self._written()) for kind in self._kinds()]
+            if any(key in memory.records for key in opened):
+                # The conversation is about it: "and answer her".
+                return memory.wants(tool)
         if thing is None and ("/" in self.text or "\\" in self.text):
             # A file by its name, wherever it is.
             name = _FOLDERS.split(self.text)[-1]
@@ -168,15 +189,46 @@ class Value:
         if thing is None:
             keys = [memory.key("", "person", self.text.casefold().removeprefix("@"))]
         else:
-            written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
-            about = spoken_of(self.key, self.label.tool) | nouns(self.label.tool)
-            keys = [memory.key(self.label.server, f"hint {kind}", written) for kind in about]
-        return any(map(memory.hinted, keys)) and memory.wants(self.label.tool, exactly=self.label.may_be_irreversible)
+            keys = [memory.key(server, f"hint {kind}", self._written()) for kind in self._kinds()]
+        return any(map(memory.hinted, keys)) and memory.wants(tool, exactly=self.label.may_be_irreversible)
+
+    def _is_made_of_the_users_words(self) -> bool:
+        """Whether the name of a thing is put together from the user's words, in whatever order: `cooling-gap`."""
+        if (
+            names_somebody(self.key)
+            or self.kind != "identity"
+            or not self.memory.prompt_known
+            or self.number
+            or len(self.text) > _SHOWN
+        ):
+            return False
+        parts = _NAME_PARTS.findall(normalise.fold(self.text))
+        return (
+            bool(telling(self.text))
+            and _NAME.fullmatch(self.text) is not None
+            and all(self.memory.fingerprints.digest(part) in self.memory.prompt for part in parts)
+        )
+
+    def _written(self) -> str:
+        return written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
+
+    def _kinds(self) -> Sequence[str]:
+        """The kinds of thing that this value may be the id of, where it is one."""
+        kinds = spoken_of(self.key, self.label.tool)
+        if is_short_number(self.text) or names_somebody(self.key):
+            return tuple(kinds)
+        # `messageId` of `forward_email`: an id that no other thing has may go by any name.
+        return (*kinds, *nouns(self.label.tool), "")
 
     def _doubtful(self, thing: KnownThing | None) -> Found:
         memory = self.memory
-        if thing is not None and _SHORT_NUMBER.fullmatch(self.text):
+        if thing is not None and is_short_number(self.text):
             # Its server lists it, and numbers so short are in every text.
+            return "own"
+        if self.kind == "quantity" and len(self.text) == 1:
+            # How many or which: nobody needs a text for that.
+            return "nowhere"
+        if memory.key(self.label.server, f"field {self.key}", normalise.fold(self.text)) in memory.records:
             return "own"
         pieces = self._pieces() if self.parts is None else self.parts
         if pieces and memory.strange.issuperset(pieces):
@@ -184,7 +236,7 @@ class Value:
         if thing is not None or (self.kind != "identity" and memory.own.issuperset(self.words)):
             return "own"
         if self.critical and self.kind in ("identity", "link"):
-            if memory.own.issuperset(self.words) and not _SHORT_NUMBER.fullmatch(self.text):
+            if memory.own.issuperset(self.words) and not is_short_number(self.text):
                 # Somebody's result had it where a server puts its own ids, and it is used for something else.
                 return "untrusted"
             if self._put_together():
@@ -219,12 +271,8 @@ class Value:
         """The thing that this value is the id of, of a kind that the argument may name."""
         if self.kind != "identity" or not self.memory.records:
             return None
-        written = written_id(int(self.text) if self.number and self.text.isdigit() else self.text)
-        kinds = spoken_of(self.key, self.label.tool)
-        if _SHORT_NUMBER.fullmatch(self.text) is None:
-            # `messageId` of `forward_email`: an id that no other thing has may go by the name of what is done with it.
-            kinds |= nouns(self.label.tool)
-        for kind in kinds:
+        written = self._written()
+        for kind in self._kinds():
             found = self.memory.records.get(self.memory.key(self.label.server, kind, written))
             if found is not None:
                 return found
@@ -232,7 +280,7 @@ class Value:
 
     def _bare_id(self) -> bool:
         """A short number as an id: another number that is the same says nothing of it."""
-        return self.kind == "identity" and _SHORT_NUMBER.fullmatch(self.text) is not None
+        return self.kind == "identity" and is_short_number(self.text)
 
     def _put_together(self) -> bool:
         """Whether the value can be joined from what a stranger's texts hold in smaller parts, so that an address in
