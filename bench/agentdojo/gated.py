@@ -21,7 +21,6 @@ from callgate.errors import Reason
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.inspection.scanner import ResultScanner
 from callgate.store import MemoryStore, SqlTrust
-from callgate.trust.check import TrustCheck
 from callgate.trust.effects import encode
 from callgate.trust.model import PROMPT_META, SESSION_META
 from callgate.trust.operator import labels
@@ -30,9 +29,9 @@ from callgate.trust.policy.predicate import predicate
 from callgate.trust.proposing import propose
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
-from callgate.trust.result_recorder import ResultRecorder, ResultSettings
 from callgate.trust.results import Expectations
 from callgate.trust.session_cache import ClientOrigin, SessionNaming, TrustSessionCache
+from callgate.trust.stage import ResultRecorder, ResultSettings, TrustCheck
 from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.vocabulary import Vocabulary
 

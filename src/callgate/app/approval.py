@@ -24,7 +24,7 @@ from callgate.approval.requirements import (
 from callgate.approval.stage import ApprovalStage, ApprovalTimes, CommandOptions
 from callgate.config import ApprovalSection, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.keyring import Keyring
 from callgate.store import SqlApprovals, Store
 from callgate.transport.http.exchange import origin_of

@@ -14,11 +14,11 @@ from callgate.app.agents import AgentRuntime, agent_check
 from callgate.app.console import ConsoleSources
 from callgate.app.notifications import Notifications
 from callgate.app.observations import ServerObservations
-from callgate.app.recorder import AuditRecorder
 from callgate.app.refusal_recorder import RefusalRecorder
 from callgate.app.servers import place, places
 from callgate.app.stages import Stages
 from callgate.audit import AuditLog
+from callgate.audit.log import AuditRecorder, CallMetrics
 from callgate.config import Config
 from callgate.errors import Reason
 from callgate.gate import Gate, no_objection, nobody_to_ask
@@ -80,7 +80,14 @@ class Runtime:
         self.switch = KillSwitch(store, config.policy.block_all)
         self.notices = Notifications()
         self.switch.turned = self.notices.switch_turned
-        self.books = AuditRecorder(audit, extracts.arguments(config), self.metrics, gateway=secrets.token_hex(6))
+        metrics = self.metrics
+        counted = CallMetrics(
+            metrics.calls.series,
+            metrics.call_seconds.series,
+            metrics.gate_seconds.at(),
+            metrics.audit_append_failures.at(),
+        )
+        self.books = AuditRecorder(audit, extracts.arguments(config), counted, gateway=secrets.token_hex(6))
         self.refusals = RefusalRecorder(audit, lambda: self.books.arguments, self.books.gateway)
 
     @classmethod

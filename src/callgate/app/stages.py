@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from callgate.errors import Refused
 from callgate.gate import Call, Context, Pass
-from callgate.jsonrpc import Batch, Message, RequestId, error_reply
+from callgate.jsonrpc import Batch, Message, Peek, RequestId, error_reply
 from callgate.pipeline.dispatcher import AllowedCall, AsyncTransform, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
 
@@ -90,7 +90,7 @@ class Stages:
         screen = self._pins.screen(context)
         after = None if self._trust is None else self._trust.unasked(context)
 
-        async def passing(raw: bytes) -> bytes:
+        async def passing(raw: bytes, _seen: Peek | None = None, /) -> bytes:
             raw = screen(raw)
             return raw if after is None else await after(raw)
 

@@ -17,11 +17,10 @@ from callgate.config import Config
 from callgate.errors import CallgateError
 from callgate.gate import Call, Context
 from callgate.inspection.scanner import ResultScanner
-from callgate.jsonrpc.peeking import result_of
+from callgate.jsonrpc.reading import result_of
 from callgate.keyring import Keyring
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.store import SqlTrust, Store
-from callgate.trust.check import TrustCheck
 from callgate.trust.labels import Labels
 from callgate.trust.model import Quarantined, ToolLabel
 from callgate.trust.operator import labels as operators_labels
@@ -30,11 +29,10 @@ from callgate.trust.policy.predicate import predicate
 from callgate.trust.provenance import Fingerprints, Memory, Retention
 from callgate.trust.quarantine import Seals
 from callgate.trust.resolving import narrowed
-from callgate.trust.result_recorder import ResultRecorder, ResultSettings
 from callgate.trust.results import Expectations
 from callgate.trust.service import TrustService
 from callgate.trust.session_cache import SessionNaming, TrustSessionCache
-from callgate.trust.stage import RESOLVE, TrustStage
+from callgate.trust.stage import RESOLVE, ResultRecorder, ResultSettings, TrustCheck, TrustStage
 from callgate.trust.tool_annotations import AnnotationObserver
 from callgate.trust.user_prompts import ReportedPrompts
 from callgate.trust.vocabulary import Vocabulary

@@ -11,7 +11,7 @@ import msgspec
 from callgate.approval.model import ApprovalPolicy, AuthenticatorClass
 from callgate.errors import ConfigError
 from callgate.jsonrpc import member_span, put_member
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.replies import is_object
 from callgate.protocol import CAPABILITIES, META, REQUIRED
 

@@ -15,7 +15,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.jsonrpc import member_span, put_member
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 
 REQUEST_STATE_KEY: Final = "request_state"
 _PREFIX: Final = "callgate-"

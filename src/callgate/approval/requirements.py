@@ -24,7 +24,7 @@ from callgate.canonical import canonical
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.gate import Call
 from callgate.jsonrpc import peek
-from callgate.jsonrpc.peeking import decode_leniently, result_of
+from callgate.jsonrpc.reading import decode_leniently, result_of
 from callgate.pipeline.replies import AskServer, ask_for_entries, listed_tools
 from callgate.pipeline.timeouts import pauses
 from callgate.protocol import CAPABILITIES, CHANGED

@@ -47,7 +47,7 @@ from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, drop_member, replace_member
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
 from callgate.pipeline.dispatcher import SubstituteResult, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById

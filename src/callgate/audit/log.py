@@ -9,9 +9,9 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -19,7 +19,18 @@ from callgate.audit import note, proofs
 from callgate.audit.merkle import EMPTY_ROOT
 from callgate.audit.note import VerifierKey
 from callgate.audit.proofs import leaf_of
-from callgate.audit.records import AdminRecord, AuditRow, DecisionRecord, OutcomeRecord, Record, encode, row
+from callgate.audit.records import (
+    VERSION,
+    AdminRecord,
+    ArgumentsPolicy,
+    AuditRow,
+    DecisionRecord,
+    OutcomeRecord,
+    Record,
+    decision_record,
+    encode,
+    row,
+)
 from callgate.audit.storage import CHECKPOINT, SEAL, Archived, LogKeys, Storage, Tables, TreeHead
 from callgate.errors import (
     AuditError,
@@ -27,10 +38,14 @@ from callgate.errors import (
     KeyringError,
     Reason,
     Refused,
+    Spent,
     StoreError,
     StoreUnavailable,
     Tampered,
 )
+from callgate.gate import Call, Decision
+from callgate.pipeline.context import agent_of
+from callgate.pipeline.dispatcher import CallOutcome
 
 SEAL_BYTES: Final = 36
 
@@ -505,3 +520,96 @@ class AuditLog:
     def catch_up(self) -> int:
         """Integrate what waits, for a command that wants a proof."""
         return self._sequencer.catch_up()
+
+
+_calls = logging.getLogger("callgate.call")
+
+
+class SingleUseStore(Protocol):
+    """Where what lets a single call through is used up."""
+
+    async def use(self, use: Any, witness: Any = None) -> None: ...
+
+
+class Count(Protocol):
+    """A number that goes up."""
+
+    value: float
+
+
+class Durations(Protocol):
+    """How long things took."""
+
+    def observe(self, value: float) -> None: ...
+
+
+class CallMetrics(msgspec.Struct, frozen=True):
+    """What is counted of calls: by server, verdict and reason; by server; and alone."""
+
+    calls: Mapping[tuple[str, ...], Count]
+    call_seconds: Mapping[tuple[str, ...], Durations]
+    gate_seconds: Durations
+    append_failures: Count
+
+
+class AuditRecorder:
+    """One set of books for each gateway process."""
+
+    def __init__(self, audit: AuditLog, arguments: ArgumentsPolicy, metrics: CallMetrics, gateway: str) -> None:
+        self.arguments = arguments
+        # Set where calls may need a person.
+        self.shelf: SingleUseStore | None = None
+        self._audit = audit
+        self._metrics = metrics
+        self.gateway = gateway
+
+    async def record(self, call: Call, decision: Decision) -> None:
+        """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
+        record = decision_record(call, decision, self.arguments, self.gateway, agent_of)
+        try:
+            # Nearly always nothing is used up.
+            if decision.refused is None and any(
+                getattr(answer.verdict, "use", None) is not None for answer in decision.answers
+            ):
+                await self._use(decision.uses, record)
+            else:
+                await self._audit.decided(record)
+        except Spent:
+            raise
+        except CallgateError:
+            self._metrics.append_failures.value += 1
+            raise
+
+    async def _use(self, uses: tuple[Any, ...], record: DecisionRecord) -> None:
+        """Consume, counter and record stand or fall together (SEP-2672 §4.8, steps 13 and 14)."""
+        if self.shelf is None or len(uses) != 1:
+            raise Refused(Reason.AUDIT_UNAVAILABLE, "what lets the call through cannot be used up with its record")
+        await self.shelf.use(uses[0], self._audit.row(record))
+
+    def decided(self, call: Call, decision: Decision, seconds: float) -> None:
+        refused = decision.refused
+        server = call.context.server
+        verdict, reason = ("pass", "none") if refused is None else ("refuse", refused.reason.value)
+        self._metrics.calls[server, verdict, reason].value += 1
+        self._metrics.gate_seconds.observe(seconds)
+        if refused is not None:
+            fields = {"call": call.id, "server": server, "tool": call.tool, "reason": refused.reason.value}
+            _calls.warning("call refused", extra={"fields": fields})
+        elif _calls.isEnabledFor(logging.DEBUG):
+            _calls.debug("call allowed", extra={"fields": {"call": call.id, "server": server, "tool": call.tool}})
+
+    def completed(self, call: Call, outcome: CallOutcome) -> None:
+        # The call has happened and its decision is on record; an outcome that is missing shows as unknown.
+        self._audit.completed(
+            OutcomeRecord(
+                v=VERSION,
+                call=call.id,
+                at=outcome.at,
+                outcome=outcome.outcome,
+                code=outcome.code,
+                bytes=outcome.size,
+                result_hash=outcome.digest,
+                ms=outcome.ms,
+            )
+        )
+        self._metrics.call_seconds[call.context.server,].observe(outcome.ms / 1000)

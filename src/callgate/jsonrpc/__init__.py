@@ -1,6 +1,5 @@
 """JSON-RPC 2.0: reading a client's messages strictly, a server's in outline, and changing one value of either."""
 
-from callgate.jsonrpc.peeking import Peek, parts, peek
 from callgate.jsonrpc.reading import (
     TOOLS_CALL,
     UNDERSTOOD,
@@ -9,11 +8,14 @@ from callgate.jsonrpc.reading import (
     Limits,
     Message,
     MessageKind,
+    Peek,
     RequestId,
     ToolCall,
     error_of,
     error_reply,
     parse,
+    parts,
+    peek,
     tool_call,
 )
 from callgate.jsonrpc.splicing import (

@@ -19,9 +19,9 @@ import msgspec
 from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
 from callgate.gate import Call, Context, Pass, Refuse, Verdict, nothing_overdue
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, member_span, peek, put_member
-from callgate.jsonrpc.peeking import decode_leniently
-from callgate.pinning.arguments import odd as odd_arguments
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pinning.judging import Standing, Toolset
+from callgate.pinning.judging import odd as odd_arguments
 from callgate.pinning.listing import ListPage, check_readable, page_of
 from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
 from callgate.pinning.toolsets import DISCOVER, ToolList, Toolsets
@@ -353,7 +353,7 @@ class PinningStage:
         """The same at once."""
         # Nearly every reply is one message that holds nothing like a list.
         if raw[:1] == b"{":
-            return self._screen(context, raw)
+            return raw if _has_no_list(raw) else self._screen(context, raw)
         return TransformById({}, partial(self._screen, context))(raw)
 
     def _screen(self, context: Context, raw: bytes) -> bytes:

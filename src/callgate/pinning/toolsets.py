@@ -18,7 +18,7 @@ import msgspec
 from callgate.errors import CallgateError, Reason, Refused, UpstreamError, place
 from callgate.gate import Context, Pass
 from callgate.jsonrpc import parts, peek
-from callgate.jsonrpc.peeking import decode_leniently, result_of
+from callgate.jsonrpc.reading import decode_leniently, result_of
 from callgate.pinning.chain import DecisionChain, Keys
 from callgate.pinning.identity import ServerRef, is_named, reported_as
 from callgate.pinning.judging import Toolset, judge

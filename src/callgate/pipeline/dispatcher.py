@@ -60,29 +60,26 @@ class CallRecorder(Protocol):
     def completed(self, call: Call, outcome: CallOutcome) -> None: ...
 
 
-class InFlight:
-    """A call on its way; `finish` counts once."""
+class InFlight(msgspec.Struct, eq=False):
+    """A call on its way; `finish` counts once. `started` is when it was let through."""
 
-    __slots__ = ("_clock", "_recorder", "_started", "call", "done", "rpc_id")
-
-    def __init__(self, call: Call, rpc_id: RequestId, recorder: CallRecorder, clock: Clock) -> None:
-        self.call = call
-        self.rpc_id = rpc_id
-        self.done = False
-        self._recorder = recorder
-        self._clock = clock
-        self._started = clock()
+    call: Call
+    rpc_id: RequestId
+    recorder: CallRecorder
+    clock: Clock
+    started: float
+    done: bool = False
 
     def finish(self, outcome: str, *, code: int | None = None, reply: bytes | None = None) -> None:
         if self.done:
             return
         self.done = True
-        now = self._clock()
+        now = self.clock()
         digest, size = None, None
         if reply is not None:
             digest, size = "sha256:" + hashlib.sha256(reply).hexdigest(), len(reply)
-        spent = round((now - self._started) * 1000)
-        self._recorder.completed(self.call, CallOutcome(outcome, round(now * 1000), spent, code, size, digest))
+        spent = round((now - self.started) * 1000)
+        self.recorder.completed(self.call, CallOutcome(outcome, round(now * 1000), spent, code, size, digest))
 
     def replied(self, reply: bytes, seen: Peek | None = None) -> bool:
         """Finish with a server's message if it is the reply to this call; `seen` is the message in outline."""
@@ -101,8 +98,14 @@ class InFlight:
 
 
 Transform: TypeAlias = Callable[[bytes], bytes]
-# The same where something has to be written down first.
-AsyncTransform: TypeAlias = Callable[[bytes], Awaitable[bytes]]
+
+
+class AsyncTransform(Protocol):
+    """The same where something has to be written down first; `seen` is the message in outline, where it is known."""
+
+    def __call__(self, raw: bytes, seen: Peek | None = None, /) -> Awaitable[bytes]: ...
+
+
 # Takes what a server says: as many messages as have come.
 Deliver: TypeAlias = Callable[[Sequence[bytes]], Awaitable[None]]
 
@@ -283,7 +286,7 @@ class Dispatcher:
         if decision.refused is not None:
             raise self._rejected(message, call, decision.refused)
         assert message.id is not None
-        flights = (InFlight(call, message.id, self._recorder, self._clock),)
+        flights = (InFlight(call, message.id, self._recorder, self._clock, self._clock()),)
         if stages is None:
             return Admitted(message, flights)
         changed = await stages.recheck(call) if waited else None
@@ -317,7 +320,9 @@ class Dispatcher:
         take.
         """
         closed = self.objection(entry, barred)
-        if closed is not None and closed.reason in _MAY_PASS and self.stages is not None:
+        if closed is None:
+            return
+        if closed.reason in _MAY_PASS and self.stages is not None:
             closed = await self._settle(entry, barred, self.stages)
         if closed is None or all(message.kind is not MessageKind.REQUEST for message in entry.messages):
             return
@@ -373,7 +378,7 @@ class Dispatcher:
             if decision.refused is not None:
                 refusals[message.id] = decision.refused
         in_flight = tuple(
-            InFlight(call, message.id, self._recorder, self._clock)
+            InFlight(call, message.id, self._recorder, self._clock, self._clock())
             for message, call in calls
             if message.id is not None and message.id not in refusals
         )

@@ -9,7 +9,7 @@ import msgspec
 
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import RequestId, elements, error_reply, member_span, peek, put_member
-from callgate.jsonrpc.peeking import result_of
+from callgate.jsonrpc.reading import result_of
 from callgate.pipeline.dispatcher import Transform
 
 _decode: Final = msgspec.json.Decoder().decode

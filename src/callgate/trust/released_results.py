@@ -8,7 +8,7 @@ import msgspec
 
 from callgate.errors import CallgateError, MessageError
 from callgate.jsonrpc import member_span
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.replies import ToolListReply
 from callgate.trust.model import Quarantined
 from callgate.trust.quarantine import Seals, is_handle

@@ -16,8 +16,7 @@ import msgspec
 from callgate.errors import INVALID_REQUEST, MessageError, Reason
 from callgate.inspection.text import quoted
 from callgate.jsonrpc import elements, member_spans, put_member
-from callgate.jsonrpc.peeking import decode_leniently
-from callgate.jsonrpc.reading import is_id
+from callgate.jsonrpc.reading import decode_leniently, is_id
 from callgate.trust.labels import Labels
 from callgate.trust.model import (
     ANNOTATIONS_META,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.trust.critical import fixed_values, guess
 from callgate.trust.labels import Labels
 from callgate.trust.model import Annotations

@@ -7,7 +7,7 @@ import pytest
 from callgate.approval import ApprovalPolicy
 from callgate.approval.requirements import FRESH_SECONDS, ToolCatalogue, ask_for_tools, declares, read_tools
 from callgate.errors import Reason, UpstreamError
-from callgate.jsonrpc.peeking import result_of
+from callgate.jsonrpc.reading import result_of
 from support.table import rows
 
 META = "io.modelcontextprotocol/verified-approval"

@@ -2,7 +2,7 @@
 
 import json
 
-from callgate.pinning.arguments import odd
+from callgate.pinning.judging import odd
 from support.registry import requirement
 from support.table import rows
 

@@ -7,8 +7,8 @@ import msgspec
 from callgate.gate import Caller, Context
 from callgate.pinning.toolsets import caller as line_of
 from callgate.pipeline.context import agent_of, caller_of, whom
-from callgate.trust.check import agent_facts
 from callgate.trust.session_cache import ClientOrigin, SessionNaming, started_by
+from callgate.trust.stage import agent_facts
 from support.table import rows
 
 ALICE = Caller("alice", "web-bot-auth", "key-a", "https://a.example", digest_verified=True, principal="carol")

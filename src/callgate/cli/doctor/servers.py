@@ -17,7 +17,7 @@ from callgate.config import ServerSection
 from callgate.config.secret import MASK
 from callgate.errors import Refused, place
 from callgate.jsonrpc import Message
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.context import own_request
 from callgate.protocol import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
 from callgate.telemetry import redact

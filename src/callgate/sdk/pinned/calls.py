@@ -36,9 +36,8 @@ from callgate.audit.records import decision_record
 from callgate.errors import CallgateError, Reason, Refused, StoreError, UpstreamError
 from callgate.gate import Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.keyring import Keyring
-from callgate.pinning.arguments import odd
 from callgate.pinning.identity import reported_as
-from callgate.pinning.judging import Toolset
+from callgate.pinning.judging import Toolset, odd
 from callgate.pinning.listing import EntryReader, ObservedServer, ToolListing, bound, observed
 from callgate.pinning.model import Change, Connected, ListedTool, PinningSettings, ServerIdentity, ServerSeen
 from callgate.pinning.service import Pins

@@ -7,21 +7,29 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
 from callgate.gate import Context
 from callgate.jsonrpc import TOOLS_CALL, BadMessage, Batch, Message, MessageKind, error_reply, parse
-from callgate.pipeline.context import ClientInfos
-from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, refuse_all
+from callgate.pipeline.context import (
+    NOBODY_KNOWN,
+    ClientInfo,
+    ClientInfos,
+    RequestContext,
+    SessionOpening,
+    StreamContext,
+    ToolDigests,
+    greeting_client,
+)
+from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, refuse_all, session_digest
 from callgate.pipeline.list_changed import wants_changes
 from callgate.telemetry.metrics import Counter
 from callgate.telemetry.spans import Tracer, span_of
-from callgate.transport.http.channel import HttpChannel, listening, visit
 from callgate.transport.http.exchange import (
     JSON,
     Asgi,
@@ -38,6 +46,112 @@ from callgate.transport.http.exchange import (
     onto,
 )
 from callgate.transport.sse import encode_event
+
+
+class SessionServer(Protocol):
+    """The server behind, as far as a waiting call needs it."""
+
+    async def ask(self, exchange: Exchange, message: Message) -> bytes: ...
+
+    def hold(self, exchange: Exchange) -> AbstractContextManager[None]: ...
+
+
+class StoppableGateway(Protocol):
+    @property
+    def stopping(self) -> bool: ...
+
+    def aside(self) -> AbstractContextManager[None]:
+        """Around a wait for a person: the request takes no place among those under way."""
+
+
+class HttpChannel(msgspec.Struct, eq=False):
+    """The line of one exchange."""
+
+    exchange: Exchange
+    server: SessionServer
+    gateway: StoppableGateway
+    waited: float = 0.0
+    caller: str | None = None
+    held: object = None
+    judged: dict[str, ToolDigests] = {}
+
+    @property
+    def stopping(self) -> bool:
+        return self.gateway.stopping
+
+    @property
+    def can_say(self) -> bool:
+        return self.exchange.takes_events
+
+    async def turn(self) -> None:
+        """Each request stands for itself."""
+
+    async def ask(self, message: Message) -> bytes:
+        return await self.server.ask(self.exchange, message)
+
+    async def say(self, message: bytes) -> None:
+        if self.can_say:
+            await self.exchange.park()
+            await self.exchange.write(encode_event(message))
+
+    async def breathe(self) -> None:
+        if self.can_say:
+            await self.exchange.park()
+            await self.exchange.write(b": waiting for a person\n\n")
+
+    async def gone(self) -> None:
+        await self.exchange.client_gone()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        with self.gateway.aside(), self.server.hold(self.exchange):
+            yield
+
+
+def listening(server: str, exchange: Exchange, protocol: str | None, clients: ClientInfos | None) -> StreamContext:
+    """Where a client is that only listens."""
+    session = session_digest(exchange.session) if b"mcp-session-id" in exchange.fields else None
+    greeted = NOBODY_KNOWN if clients is None or session is None else clients.at(server, session)
+    return StreamContext(
+        server, "http", session, protocol, exchange.peer, exchange.fields, exchange.caller, greeted=greeted
+    )
+
+
+def visit(
+    server: str, line: HttpChannel, protocol: str | None, message: Message | Batch, clients: ClientInfos | None
+) -> RequestContext:
+    """The same of a message whose call may have to wait: who sent it, and a line to them and to the server."""
+    exchange, opening, alone = line.exchange, None, False
+    meta: Mapping[str, Any] = {}
+    session = session_digest(exchange.session) if b"mcp-session-id" in exchange.fields else None
+    if isinstance(message, Message):
+        alone, meta = True, message.meta
+        if message.method == "initialize" and clients is not None:
+            opening = SessionOpening()
+            exchange.greeted = partial(_open, clients, server, greeting_client(message), opening)
+    return RequestContext(
+        server,
+        "http",
+        session,
+        protocol,
+        exchange.peer,
+        exchange.fields,
+        exchange.caller,
+        exchange.barred,
+        line=line,
+        # Only at the start of a session does a client say who it is for all that follows.
+        greeted=NOBODY_KNOWN if clients is None or session is None else clients.at(server, session),
+        meta=meta,
+        alone=alone,
+        opening=opening,
+    )
+
+
+def _open(clients: ClientInfos, server: str, client: ClientInfo, opening: SessionOpening, session: str) -> None:
+    known = session_digest(session)
+    clients.greet(server, known, client)
+    opening.opened(known)
+
 
 SUFFIX: Final = "/mcp"
 _PREFIX: Final = "/servers/"

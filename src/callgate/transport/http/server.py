@@ -144,7 +144,8 @@ class Connection(HttpToolsProtocol):
             self._leave_pipelined()
             return
         self._head_bytes = 0
-        self._stop_timer()
+        if self._head_timer is not None:
+            self._stop_timer()
         if len(self.headers) > _HEAD_FIELDS:
             self._turn_away(Reason.MESSAGE_TOO_LARGE)
             return

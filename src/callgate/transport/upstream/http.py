@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from callgate.config import ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
-from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, parts, peek, with_id
+from callgate.jsonrpc import Batch, Message, MessageKind, Peek, RequestId, error_reply, parts, peek, with_id
 from callgate.pipeline.dispatcher import Admitted, AsyncTransform, InFlight, refuse_all
 from callgate.transport.http.exchange import Deadline, Exchange, RequestHeaderFilter, forward_down, onto
 from callgate.transport.sse import Event, encode_event, passed_on, replace_data
@@ -215,7 +215,7 @@ class HttpUpstream:
     def _resumed(exchange: Exchange, entries: tuple[Admitted, ...]) -> AsyncTransform:
         """A stream of the server's own: replies to what was asked before it, and messages that answer nothing."""
 
-        async def passing(raw: bytes) -> bytes:
+        async def passing(raw: bytes, _seen: Peek | None = None, /) -> bytes:
             for entry in entries:
                 raw = raw if entry.amend is None else entry.amend(raw)
             for entry in entries:
@@ -224,7 +224,7 @@ class HttpUpstream:
 
         return passing
 
-    async def _passing(self, event: Event, passing: AsyncTransform) -> bytes:
+    async def _passing(self, event: Event, passing: Callable[[bytes], Awaitable[bytes]]) -> bytes:
         """What the client gets of an event: its own bytes, unless something in it has to change."""
         if event.data is None:
             return passed_on(event)
@@ -246,38 +246,44 @@ class HttpUpstream:
             await self._stream(exchange, entry, answer)
             return
         body = await self._client.read(answer)
+        seen: Peek | None = None
         if answer.status >= 400:
             for flight in entry.calls:
                 if not flight.replied(body):
                     flight.finish("refused_upstream", code=answer.status, reply=body)
         else:
-            self._settle(entry, body)
+            seen = self._settle(entry, body)
         # Whatever was asked, and whatever the status: what a client could take for a message is looked at.
-        if body and entry.amend is not None:
-            body = entry.amend(body)
+        if body and entry.amend is not None and (amended := entry.amend(body)) is not body:
+            body, seen = amended, None
         if body and entry.after is not None:
-            body = await entry.after(body)
+            body = await entry.after(body, seen)
         if exchange.parked:
             body = _as_reply(entry.message, answer.status, body)
         await exchange.respond(answer.status, body, forward_down(answer.headers))
 
-    def _settle(self, entry: Admitted, body: bytes) -> None:
-        """Match a JSON answer with what was asked; what does not fit is not passed on as an answer."""
+    def _settle(self, entry: Admitted, body: bytes) -> Peek | None:
+        """Match a JSON answer with what was asked; what does not fit is not passed on as an answer.
+
+        Answers with the outline of one that answers one call.
+        """
         asked = entry.message
         if isinstance(asked, Message):
             if asked.kind is not MessageKind.REQUEST:
-                return
-            replies = [body]
-        elif any(message.kind is MessageKind.REQUEST for message in asked.messages):
-            replies = parts(body) or []
-        else:
-            return
-        for flight in entry.calls:
-            # Looked at before it is asked for: the calls are told what it is.
-            if not any(flight.replied(reply, peek(reply)) for reply in replies):
+                return None
+            seen = peek(body)
+            fits = entry.calls[0].replied(body, seen) if entry.calls else _fits(asked, seen)
+            if not fits:
                 raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
-        if not entry.calls and not _fits(asked, replies[0] if replies else b""):
-            raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
+            return seen
+        if any(message.kind is MessageKind.REQUEST for message in asked.messages):
+            replies = parts(body) or []
+            for flight in entry.calls:
+                if not any(flight.replied(reply) for reply in replies):
+                    raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
+            if not entry.calls and peek(replies[0] if replies else b"") is None:
+                raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than was asked")
+        return None
 
     async def _stream(self, exchange: Exchange, entry: Admitted, answer: HttpAnswer) -> None:
         waiting = {message.id: message for message in entry.messages if message.kind is MessageKind.REQUEST}
@@ -333,9 +339,8 @@ def _as_reply(asked: Message | Batch, status: int, body: bytes) -> bytes:
     return refuse_all(asked, failure) or b""
 
 
-def _fits(asked: Message | Batch, reply: bytes) -> bool:
+def _fits(asked: Message, seen: Peek | None) -> bool:
     """Whether this can be the answer; a server that could not read the request answers an error without an id."""
-    seen = peek(reply)
-    if seen is None or not isinstance(asked, Message):
-        return seen is not None
-    return seen.is_reply and (seen.id == asked.id or (seen.id is None and seen.outcome == "error"))
+    if seen is None or not seen.is_reply:
+        return False
+    return seen.id == asked.id or (seen.id is None and seen.outcome == "error")

@@ -167,7 +167,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._fail(BrokenAnswer("the head of the answer is too large", garbage=True))
             self.abort()
             return
-        if self._answer is not None:
+        if self._answer is not None and (self._head is not None or self._more is not None):
             self._wake()
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -255,7 +255,7 @@ class ConnectionPool:
         oldest = time.monotonic() - _IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_since > oldest:
+            if connection.idle_since > oldest and connection.usable:
                 return connection
             connection.abort()
         loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from typing import Any, Final
 from callgate.config import ServerLimits, ServerSection
 from callgate.errors import Reason, Refused, UpstreamError
 from callgate.jsonrpc import TOOLS_CALL, Batch, Message, MessageKind, error_reply, peek
-from callgate.jsonrpc.peeking import decode_leniently
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.context import own_request
 from callgate.pipeline.dispatcher import Admitted
 from callgate.pipeline.replies import ask_for_entries, listed_tools
