@@ -257,7 +257,7 @@ def cli_page() -> str:
 
 def exit_codes_page() -> str:
     """Every exit code."""
-    lines = [MADE + _EXIT_CODES, *(_row(f"`{one.code}`", one.meaning, one.then) for one in EXIT_CODES)]
+    lines = [MADE + _EXIT_CODES, *(_row(f"`{code}`", meaning, then) for code, meaning, then in EXIT_CODES)]
     lines += [_EXIT_CODES_MORE, *(_row(f"`{words}`", text) for words, text in SPECIAL.items())]
     return "\n".join(lines) + "\n"
 

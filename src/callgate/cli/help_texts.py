@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import typer
@@ -50,28 +50,23 @@ def _lines(words: str) -> Iterator[str]:
         yield f"  [green]$[/green] callgate {example.replace('[', chr(92) + '[')}"
 
 
-class ExitCode(NamedTuple):
-    """A code, what it means, and what to do then."""
-
-    code: int
-    meaning: str
-    then: str
-
-
+# A code, what it means, and what to do then.
 EXIT_CODES: Final = (
-    ExitCode(DONE, "It was done, and nothing is wrong with what was looked at.", "Nothing."),
-    ExitCode(
+    (DONE, "It was done, and nothing is wrong with what was looked at.", "Nothing."),
+    (
         FAILED,
-        "It was not done, or what was looked at does not hold: a call was refused, a check found a problem, a proof "
-        "fails, something waits for review.",
+        (
+            "It was not done, or what was looked at does not hold: a call was refused, a check found a problem, a proof "
+            "fails, something waits for review."
+        ),
         "Read stderr: the first line says what is wrong, the next one what to do.",
     ),
-    ExitCode(
+    (
         MISTYPED,
         "The command line was not understood: an unknown command or option, a value that does not fit.",
         "Read the line on stderr, and `--help` of the command, which ends with examples.",
     ),
-    ExitCode(
+    (
         INTERRUPTED,
         "Somebody pressed Ctrl-C, or cancelled an approval; at a yes-or-no question, Ctrl-C is a no and the code 1.",
         "Run it again if it is still wanted.",

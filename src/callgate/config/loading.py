@@ -277,7 +277,7 @@ class ConfigReader:
             if rule.check and (wrong := rule.check(text)):
                 raise _Invalid(wrong)
             return rule.place(text, self._base(path)) if rule.place else text
-        except (ExpansionError, ValueError) as error:
+        except ValueError as error:
             raise _Invalid(str(error)) from None
         except RuntimeError:  # pathlib's word for a home directory that it cannot find
             raise _Invalid('the home directory that "~" stands for is not known; write the whole path') from None
@@ -312,21 +312,18 @@ def _unknown(name: str, valid: list[str], path: KeyPath) -> str:
     return f"unknown key; the keys here are {', '.join(valid)}"
 
 
-class ExpansionError(ValueError):
-    """A reference that cannot be replaced; the text says why."""
-
-
 def expand(text: str, environ: Mapping[str, str]) -> str:
-    """The text with its references replaced. What a variable holds is not expanded again."""
+    """The text with its references replaced; ValueError says why one cannot be. What a variable holds is not expanded
+    again."""
 
     def replace(match: re.Match[str]) -> str:
         if match["body"] is None:
             return "${"
         if not match["end"]:
-            raise ExpansionError('"${" is never closed by "}"; write "$${" for a plain "${"')
+            raise ValueError('"${" is never closed by "}"; write "$${" for a plain "${"')
         body = _BODY.fullmatch(match["body"])
         if body is None:
-            raise ExpansionError(
+            raise ValueError(
                 "a reference is ${NAME} or ${NAME:-default}, with a name of letters, digits and _; "
                 'write "$${" for a plain "${"'
             )
@@ -335,7 +332,7 @@ def expand(text: str, environ: Mapping[str, str]) -> str:
         if default is not None:
             return value or default[2:]
         if value is None:
-            raise ExpansionError(
+            raise ValueError(
                 f"the environment variable {name} is not set; set it, or give a default with ${{{name}:-...}}"
             )
         return value

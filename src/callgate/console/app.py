@@ -20,7 +20,6 @@ from callgate.console.context import (
     ConsoleContext,
     Demands,
     GatewayParts,
-    SignInFirst,
     ToolReviews,
     TrustReviews,
 )
@@ -73,9 +72,9 @@ class Console:
             if not self._is_static(request):
                 check_host(request, self._context.address)
             return await self._dispatch(request)
-        except SignInFirst as wanted:
-            return self._context.sign_in_page(onward=wanted.onward, status=401)
         except Refused as refused:
+            if onward := refused.data.get("onward"):
+                return self._context.sign_in_page(onward=onward, status=401)
             return await self._refusal(request, refused)
         except StoreError as error:
             log.error("store failed", extra={"fields": {"error": place(error)}})

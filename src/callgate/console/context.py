@@ -113,14 +113,6 @@ def _may_decide(session: ConsoleSession, named: tuple[str, ...]) -> bool:
     return reaches(session.role, "operator")
 
 
-class SignInFirst(Exception):
-    """A page that is only for people who are signed in; `onward` is where they wanted to go."""
-
-    def __init__(self, onward: str) -> None:
-        super().__init__(onward)
-        self.onward = onward
-
-
 class ToolReviews:
     """What tools are reviewed with: the pins, who may decide (empty: every operator), what is configured.
 
@@ -251,7 +243,7 @@ class ConsoleContext:
         """Who looks at a page; somebody who is not signed in is led to where they can, and back."""
         session = await self.person(request)
         if session is None:
-            raise SignInFirst(str(request.scope["path"]))
+            raise Refused(Reason.SIGN_IN_NEEDED, data={"onward": str(request.scope["path"])})
         return session
 
     async def tools_wait(self, session: ConsoleSession | None) -> Waits:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from callgate.approval.display import escape
 from callgate.console.rendering import EscapedText
@@ -69,20 +69,9 @@ class Box:
         return self.x + self.width
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """Everything that the template draws."""
-
-    width: int
-    height: int
-    boxes: list[Box]
-    strokes: list[Stroke]
-    # Where the line of the user's own words begins and ends; None without them.
-    trunk: tuple[int, int, int] | None
-
-
-def draw(picture: Picture) -> Drawing:
-    """The drawing of a picture."""
+def draw(picture: Picture) -> dict[str, Any]:
+    """Everything that the template draws of a picture; `trunk` is where the line of the user's own words begins and
+    ends, None without them."""
     gutter = max(_GUTTER, _GUTTER - 2 * _LANE + picture.lanes * _LANE)
     result_x = _CALL + _CALL_WIDTH + gutter
     rows: dict[int, list[Node]] = {}
@@ -99,7 +88,13 @@ def draw(picture: Picture) -> Drawing:
     strokes.sort(key=lambda one: _BAD_LAST[one.tone])
     reached = [int(boxes[edge.target].ports[edge.port or 0]) for edge in picture.edges if edge.source == USER]
     trunk = (_TRUNK, boxes[USER].y + boxes[USER].height, max(reached)) if reached else None
-    return Drawing(result_x + _RESULT_WIDTH + _MARGIN, y - GAP + _MARGIN, list(boxes.values()), strokes, trunk)
+    return {
+        "width": result_x + _RESULT_WIDTH + _MARGIN,
+        "height": y - GAP + _MARGIN,
+        "boxes": list(boxes.values()),
+        "strokes": strokes,
+        "trunk": trunk,
+    }
 
 
 def fit(text: str, width: int) -> EscapedText:

@@ -75,9 +75,6 @@ class Counts(msgspec.Struct, frozen=True):
         calls = [one for one in self.calls if one.hour >= first]
         return Counts(calls, [one for one in self.asked if one.hour >= first], self.hour, self.complete)
 
-    def total(self, verdict: str) -> int:
-        return sum(one.calls for one in self.calls if one.verdict == verdict)
-
     def reasons(self) -> list[tuple[str, int]]:
         """Why calls were refused, the most frequent first."""
         found: Counter[str] = Counter()
@@ -200,25 +197,13 @@ def hourly_counts(store: Store, now: Callable[[], int]) -> HourlyCounts:
     return _TALLIES.setdefault(store, HourlyCounts(store, now))
 
 
-class _Caller(msgspec.Struct):
-    agent: str = ""
-
-
-class _Trust(msgspec.Struct):
-    rule: str = ""
-
-
-class _Extra(msgspec.Struct):
-    trust: _Trust | None = None
-
-
 class _Call(msgspec.Struct):
     """The few fields of a decision that are counted; the rest of its record is not read."""
 
     at: int
     verdict: str
-    caller: _Caller | None = None
-    extra: _Extra | None = None
+    caller: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
 
 
 class AgentCalls(msgspec.Struct):
@@ -253,10 +238,10 @@ def _count(tables: AuditTables, since: int) -> DayCounts:
             call = msgspec.json.decode(body, type=_Call)
         except msgspec.MsgspecError:
             continue  # the log's own page says what is wrong with it
-        if call.extra is not None and call.extra.trust is not None:
-            rules[call.extra.trust.rule] += 1
-        if call.caller is not None and call.caller.agent:
-            seen = agents.setdefault(call.caller.agent, AgentCalls(call.at))
+        if isinstance(trust := (call.extra or {}).get("trust"), dict):
+            rules[str(trust.get("rule", ""))] += 1
+        if agent := (call.caller or {}).get("agent"):
+            seen = agents.setdefault(str(agent), AgentCalls(call.at))
             seen.calls += 1
             seen.refused += call.verdict != "allow"
     return DayCounts(min(len(rows), MOST_CALLS), rules, agents, complete=len(rows) <= MOST_CALLS)

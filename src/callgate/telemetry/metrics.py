@@ -165,7 +165,7 @@ _METHODS: Final = frozenset({"GET", "POST", "DELETE", "OPTIONS", "HEAD", "PUT", 
 _STATUSES: Final = frozenset(str(status) for status in range(100, 600))
 
 
-class Metrics:
+class Metrics(Collector):
     """The metrics of one gateway, with a registry of their own."""
 
     def __init__(self, servers: Iterable[str] = ()) -> None:
@@ -263,11 +263,15 @@ class Metrics:
             if not family.labels:
                 family.at()  # a series without labels is there from the start, at zero
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Families(self))
+        self._registry.register(self)
 
     def families(self) -> list[Family[Counter] | Family[Gauge] | Family[Histogram]]:
         """Every metric, in the order in which they are shown."""
         return [family for family in vars(self).values() if isinstance(family, Family)]
+
+    def collect(self) -> Iterator[Metric]:
+        """For the registry."""
+        return (family.collect() for family in self.families())
 
     def know(self, servers: Iterable[str]) -> None:
         """Takes the names of a new configuration; what was counted stays."""
@@ -276,12 +280,3 @@ class Metrics:
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
         return generate_latest(self._registry)
-
-
-class _Families(Collector):
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterator[Metric]:
-        for family in self._metrics.families():
-            yield family.collect()

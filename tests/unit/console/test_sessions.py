@@ -224,18 +224,18 @@ async def test_the_badge_follows(console, shelf):
 async def test_boxes_do_not_overlap_and_all_is_inside(shelf):
     await furnish(shelf, extra=50)
     drawing = draw(await trust_over(shelf).view(KEY))
-    for one in drawing.boxes:
+    for one in drawing["boxes"]:
         assert one.x >= 0
-        assert one.right <= drawing.width
-        assert one.y + one.height <= drawing.height
-        for other in drawing.boxes:
+        assert one.right <= drawing["width"]
+        assert one.y + one.height <= drawing["height"]
+        for other in drawing["boxes"]:
             apart = one.y + one.height <= other.y or other.y + other.height <= one.y
             beside = one.right <= other.x or other.right <= one.x
             assert one is other or apart or beside
-    for stroke in drawing.strokes:
+    for stroke in drawing["strokes"]:
         numbers = [int(number) for number in re.findall(r"-?\d+", stroke.path)]
         assert min(numbers) >= 0
-        assert max(numbers) <= max(drawing.width, drawing.height)
+        assert max(numbers) <= max(drawing["width"], drawing["height"])
 
 
 @rows(

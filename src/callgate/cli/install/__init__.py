@@ -196,10 +196,10 @@ def _pin_versions(
     with spinner("looking up versions"):
         found = versions_of([(one.start, one.command.env) for one in open_ones])
     pins: dict[FileChange, dict[tuple[str, ...], Pinned]] = {}
-    for one, version in zip(open_ones, found, strict=True):
-        word = with_version(one.command.words, version.found) if version.found else None
-        problem = version.problem or "the command cannot be written with a version"
-        pin = Pinned(version.found, Word(*word)) if word else Pinned(problem=problem)
+    for one, (version, problem) in zip(open_ones, found, strict=True):
+        word = with_version(one.command.words, version) if version else None
+        problem = problem or "the command cannot be written with a version"
+        pin = Pinned(version, Word(*word)) if word else Pinned(problem=problem)
         pins.setdefault(one.work, {})[one.entry.pointer] = pin
     for work, own in pins.items():
         assert work.source is not None

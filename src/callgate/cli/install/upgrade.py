@@ -99,11 +99,11 @@ def _newest(found: list[UpgradeTarget], name: str) -> str:
     first = found[0]
     env = {key: value.reveal() for key, value in first.server.env.items()}
     with spinner(f"looking up {plain(first.start.name)}"):
-        [version] = versions_of([(first.start, env)], newest=True)
-    if version.found:
-        return version.found
+        [(version, problem)] = versions_of([(first.start, env)], newest=True)
+    if version:
+        return version
     raise CallgateError(
-        f"the newest version of {plain(first.start.name)} could not be looked up: {version.problem}",
+        f"the newest version of {plain(first.start.name)} could not be looked up: {problem}",
         advice=f"Nothing was changed. To name the version yourself: `callgate upgrade {plain(name, 60)} --to VERSION`.",
     )
 

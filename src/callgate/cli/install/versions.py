@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import platformdirs
 
@@ -56,11 +56,8 @@ _REGISTRIES: Final = frozenset(
 )
 
 
-class PackageVersion(NamedTuple):
-    """What was found, or why nothing was."""
-
-    found: str = ""
-    problem: str = ""
+# What was found, or why nothing was.
+PackageVersion: TypeAlias = tuple[str, str]
 
 
 class _Unknown(Exception):
@@ -74,7 +71,7 @@ def versions_of(asked: Sequence[tuple[Launch, Mapping[str, str]]], *, newest: bo
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         work = [pool.submit(_version_of, start, env, end, newest=newest) for start, env in asked[:_MOST]]
         found = [one.result() for one in work]
-    return found + [PackageVersion(problem="too many packages are to be looked up")] * len(asked[_MOST:])
+    return found + [("", "too many packages are to be looked up")] * len(asked[_MOST:])
 
 
 def is_newer(one: str, other: str) -> bool:
@@ -105,12 +102,12 @@ def _version_of(start: Launch, env: Mapping[str, str], end: float, *, newest: bo
             else:
                 found = _pip(run, start, newest=newest)
     except _Unknown as error:
-        return PackageVersion(problem=str(error))
+        return "", str(error)
     except OSError as error:
-        return PackageVersion(problem=f"its package manager could not be asked ({error.strerror or error})")
+        return "", (f"its package manager could not be asked ({error.strerror or error})")
     if not _VERSION.fullmatch(found):
-        return PackageVersion(problem="its package manager names no version that can be read")
-    return PackageVersion(found.lower() if start.scheme == "pypi" else found)
+        return "", "its package manager names no version that can be read"
+    return (found.lower() if start.scheme == "pypi" else found), ""
 
 
 # -- npm, uv and pip -------------------------------------------------------------------------------------------

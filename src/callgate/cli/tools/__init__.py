@@ -232,7 +232,7 @@ def diff(
             return
         found = compare_texts(opened, view, before, after)
         if as_json:
-            print_json(_comparison_row(view, None if found is None else found.difference))
+            print_json(_comparison_row(view, None if found is None else found[2]))
             return
         if found is None:
             say(
@@ -240,8 +240,9 @@ def diff(
                 f"compare. To read it: `{opened.command('tools', 'show', '--server', server, '--tool', tool)}`."
             )
             return
-        print_lines(console(), [text_line(f"from {found.before}"), text_line(f"to   {found.after}")])
-        print_lines(console(), edit_lines(found.difference))
+        old, new, difference = found
+        print_lines(console(), [text_line(f"from {old}"), text_line(f"to   {new}")])
+        print_lines(console(), edit_lines(difference))
 
 
 def _last(view: ToolView) -> str:

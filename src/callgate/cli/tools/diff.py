@@ -152,24 +152,17 @@ def _is_stroke(char: str) -> bool:
     return char in _STROKES or unicodedata.category(char) in _KINDS or ord(char) in _FRAMES
 
 
-class Compared(NamedTuple):
-    """Two texts, each by its hash and when it was met, and what lies between them."""
-
-    before: str
-    after: str
-    difference: TextDifference
-
-
 class _Kept(NamedTuple):
     approval_hash: str
     raw: bytes
     told: str
 
 
-def compare_texts(opened: OpenedStore, view: ToolView, before: str | None, after: str | None) -> Compared | None:
-    """From one text to another; by default to the newest, from what was decided on or else met before it.
-
-    None where there is only one.
+def compare_texts(
+    opened: OpenedStore, view: ToolView, before: str | None, after: str | None
+) -> tuple[str, str, TextDifference] | None:
+    """From one text to another, each by its hash and when it was met, and what lies between them; by default to the
+    newest, from what was decided on or else met before it. None where there is only one.
     """
     kept = _kept_texts(opened, view)
     new = _by_hash(view, kept, after) if after is not None else kept[0]
@@ -182,7 +175,7 @@ def compare_texts(opened: OpenedStore, view: ToolView, before: str | None, after
         if not found:
             return None
         old = found[0]
-    return Compared(old.told, new.told, _difference(view, old, new))
+    return old.told, new.told, _difference(view, old, new)
 
 
 def _kept_texts(opened: OpenedStore, view: ToolView) -> list[_Kept]:

@@ -18,11 +18,11 @@ from callgate.approval.evidence import Proven, check_proof, is_proof
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import note, receipt, records
 from callgate.audit.note import parse
-from callgate.audit.proofs import ProofSteps, climb
+from callgate.audit.proofs import climb
 from callgate.audit.reading import CallEntry, Search, entry, part, search
 from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
 from callgate.audit.storage import Filter, Tables, TreeHead
-from callgate.audit.verify import VerifyReport, verify
+from callgate.audit.verify import verify
 from callgate.canonical import canonical
 from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.pages.home import reason_meaning
@@ -44,22 +44,13 @@ _MS: Final = {"m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _CURSOR: Final = re.compile(r"[1-9][0-9]{0,17}")
 
 
-class VerifyResult(msgspec.Struct, frozen=True):
-    """What the last verification from this console found."""
-
-    at: int
-    by: str
-    report: VerifyReport | None = None
-    problem: str = ""
-    advice: str = ""
-
-
 class AuditPage(GatewayPage):
     """Whoever signs in may read; nothing can be changed here."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
         super().__init__(context, gateway)
-        self._verified: VerifyResult | None = None
+        # What the last verification from here found.
+        self._verified: dict[str, Any] | None = None
         self._verifying = asyncio.Lock()
 
     async def show(self, request: Request) -> Response:
@@ -173,12 +164,12 @@ class AuditPage(GatewayPage):
             )
         async with self._verifying:
             now = self._context.now()
-            if self._verified is None or not 0 <= now - self._verified.at < _FRESH_MS:
+            if self._verified is None or not 0 <= now - self._verified["at"] < _FRESH_MS:
                 loop = asyncio.get_running_loop()
                 self._verified = await loop.run_in_executor(None, self._verify, now, session.user)
-        return JSONResponse({"ok": self._verified.report is not None})
+        return JSONResponse({"ok": self._verified["report"] is not None})
 
-    def _verify(self, now: int, by: str) -> VerifyResult:
+    def _verify(self, now: int, by: str) -> dict[str, Any]:
         log = self._gateway.log
         self._catch_up()
         try:
@@ -189,8 +180,8 @@ class AuditPage(GatewayPage):
         except StoreError:
             raise
         except CallgateError as error:
-            return VerifyResult(now, by, problem=_sentence(str(error)), advice=error.advice)
-        return VerifyResult(now, by, report)
+            return {"at": now, "by": by, "report": None, "problem": _sentence(str(error)), "advice": error.advice}
+        return {"at": now, "by": by, "report": report}
 
 
 def _signed_at(head: TreeHead | None) -> int | None:
@@ -216,15 +207,6 @@ def routes(context: ConsoleContext) -> list[Route]:
     ]
 
 
-class RecordCheck(msgspec.Struct, frozen=True):
-    """One record's way to the signed root; `problem` where there is none."""
-
-    name: str
-    climb: ProofSteps | None = None
-    problem: str = ""
-    bad: bool = False
-
-
 class CallAccount(msgspec.Struct, frozen=True):
     """A call as its page tells it."""
 
@@ -239,7 +221,8 @@ class CallAccount(msgspec.Struct, frozen=True):
     # What other checks have put on record.
     others: list[TreeLine] | None
     trust_tree: list[TreeLine] | None
-    proofs: Sequence[RecordCheck]
+    # Each record's way to the signed root; its `problem` where there is none, which may be `bad`.
+    proofs: Sequence[Mapping[str, Any]]
     # The passkey's signature, verified again from the record alone; or why it does not hold.
     proven: Proven | None = None
     unproven: str = ""
@@ -247,11 +230,11 @@ class CallAccount(msgspec.Struct, frozen=True):
     @property
     def waits(self) -> bool:
         """Whether a record is not in the tree yet."""
-        return any(one.climb is None and not one.bad for one in self.proofs)
+        return any(one["climb"] is None and not one["bad"] for one in self.proofs)
 
     @property
     def holds(self) -> bool:
-        return all(one.climb is not None and one.climb.holds for one in self.proofs)
+        return all(one["climb"] is not None and one["climb"].holds for one in self.proofs)
 
 
 def call_account(tables: Tables, found: CallEntry, public_keys: list[bytes]) -> CallAccount:
@@ -285,13 +268,11 @@ def call_account(tables: Tables, found: CallEntry, public_keys: list[bytes]) -> 
     )
 
 
-def _proof(tables: Tables, name: str, found: tuple[int, bytes], public_keys: list[bytes]) -> RecordCheck:
+def _proof(tables: Tables, name: str, found: tuple[int, bytes], public_keys: list[bytes]) -> dict[str, Any]:
     try:
-        return RecordCheck(name, climb(tables, *found, public_keys))
-    except Tampered as error:
-        return RecordCheck(name, problem=str(error), bad=True)
+        return {"name": name, "climb": climb(tables, *found, public_keys)}
     except AuditError as error:
-        return RecordCheck(name, problem=str(error))
+        return {"name": name, "climb": None, "problem": str(error), "bad": isinstance(error, Tampered)}
 
 
 def _proven(decision: DecisionRecord) -> tuple[Proven | None, str]:

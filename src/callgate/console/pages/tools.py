@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -69,46 +69,6 @@ class _Decide(PageBody, frozen=True):
 class _Reviewed(PageBody, frozen=True):
     group: Key
     version: Word
-
-
-@dataclass(frozen=True)
-class ServerSheet:
-    """One server on a sheet. `elsewhere` counts tools of it that wait on other sheets."""
-
-    server: ServerView
-    cards: list[Card]
-    elsewhere: int
-    settled: list[tuple[ToolView, str]]
-    unshown: int
-    counts: dict[str, int]
-
-    @property
-    def key(self) -> str:
-        return key_of(self.server.seen.server_id)
-
-    @property
-    def plain(self) -> int:
-        """How many tools on this sheet have nothing found in them."""
-        return sum(not card.view.findings for card in self.cards)
-
-    @property
-    def unchanged(self) -> int:
-        """How many tools on this sheet another version of the server had word for word, approved."""
-        return sum(card.view.unchanged for card in self.cards)
-
-    @property
-    def unlabelled(self) -> list[ToolView]:
-        """Tools that were approved before labels came with approvals."""
-        return [view for view in self.server.tools if view.unlabelled]
-
-    @property
-    def labels_seen(self) -> str:
-        return labels_seen(self.unlabelled)
-
-    @property
-    def whole(self) -> bool:
-        """Whether everything that waits of this server is before the reader."""
-        return not self.elsewhere
 
 
 class ToolsPage(Page):
@@ -342,7 +302,7 @@ def _number(request: Request, most: int) -> int:
     return min(max(number, 1), most)
 
 
-def _sections(review: Review, sheet: list[ToolView]) -> list[ServerSheet]:
+def _sections(review: Review, sheet: list[ToolView]) -> list[dict[str, Any]]:
     """Every server, those with something to decide first."""
     here = {(view.server_id, view.tool) for view in sheet}
     made = []
@@ -350,12 +310,26 @@ def _sections(review: Review, sheet: list[ToolView]) -> list[ServerSheet]:
         pending = [view for view in server.tools if view.needs_review]
         cards = [Card(view) for view in pending if (view.server_id, view.tool) in here]
         settled = [view for view in server.tools if not view.needs_review]
-        counts: dict[str, int] = {}
-        for view in settled:
-            counts[view.state.value] = counts.get(view.state.value, 0) + 1
-        shown = [(view, key_of(view.tool)) for view in settled[:_SETTLED]]
-        made.append(ServerSheet(server, cards, len(pending) - len(cards), shown, len(settled) - len(shown), counts))
-    return sorted(made, key=lambda one: not one.cards)
+        unlabelled = [view for view in server.tools if view.unlabelled]
+        section = {
+            "key": key_of(server.seen.server_id),
+            "server": server,
+            "cards": cards,
+            # Whether everything that waits of this server is before the reader, or how much is on other sheets.
+            "whole": len(pending) == len(cards),
+            "elsewhere": len(pending) - len(cards),
+            "plain": sum(not card.view.findings for card in cards),
+            # What another version of the server had word for word, approved.
+            "unchanged": sum(card.view.unchanged for card in cards),
+            # Tools that were approved before labels came with approvals.
+            "unlabelled": unlabelled,
+            "labels_seen": labels_seen(unlabelled),
+            "settled": [(view, key_of(view.tool)) for view in settled[:_SETTLED]],
+            "unshown": max(0, len(settled) - _SETTLED),
+            "counts": Counter(view.state.value for view in settled),
+        }
+        made.append(section)
+    return sorted(made, key=lambda one: not one["cards"])
 
 
 def _spoken(one: SetView, review: Review) -> list[dict[str, Any]]:
