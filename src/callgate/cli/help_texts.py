@@ -56,8 +56,8 @@ EXIT_CODES: Final = (
     (
         FAILED,
         (
-            "It was not done, or what was looked at does not hold: a call was refused, a check found a problem, a proof "
-            "fails, something waits for review."
+            "It was not done, or what was looked at does not hold: a call was refused, a check found a problem, a "
+            "proof fails, something waits for review."
         ),
         "Read stderr: the first line says what is wrong, the next one what to do.",
     ),

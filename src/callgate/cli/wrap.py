@@ -61,10 +61,8 @@ def wrap(
     The checks are made by your gateway, one process for all wrapped servers, which is started when it is needed.
     Without a command and without --url, the server NAME of the configuration is used.
     """
-    options = Options()
-    options.name, options.command = name, command or []
-    options.url, options.url_env, options.header_env = url, url_env, header_env or []
-    options.config = None if config is None else str(config)
+    file = None if config is None else str(config)
+    options = Options(name, command or [], url=url, url_env=url_env, header_env=header_env, config=file)
     if alone or not is_possible():
         status = _alone(options, config)
     else:

@@ -44,46 +44,56 @@ _PR_SET_PDEATHSIG = 1
 class Options:
     """The command line of `callgate wrap`."""
 
-    def __init__(self) -> None:
-        self.name = ""
-        self.command: list[str] = []
-        self.url: str | None = None
-        self.url_env: str | None = None
-        self.header_env: list[str] = []
-        self.config: str | None = None
-        self.alone = False
+    def __init__(
+        self,
+        name: str,
+        command: list[str],
+        *,
+        url: str | None = None,
+        url_env: str | None = None,
+        header_env: list[str] | None = None,
+        config: str | None = None,
+        alone: bool = False,
+    ) -> None:
+        self.name = name
+        self.command = command
+        self.url = url
+        self.url_env = url_env
+        self.header_env = header_env or []
+        self.config = config
+        self.alone = alone
 
 
 def parse(words: list[str]) -> Options | None:
     """The usual command lines; None for whatever the whole command line has to explain."""
-    found = Options()
+    name, alone = "", False
+    command: list[str] = []
+    values: dict[str, Any] = {}
     if "--" in words:
         at = words.index("--")
-        words, found.command = words[:at], words[at + 1 :]
-        if not found.command:
+        words, command = words[:at], words[at + 1 :]
+        if not command:
             return None
     left = list(words)
     while left:
         word = left.pop(0)
         option, given, value = word.partition("=")
         if not word.startswith("-"):
-            if found.name:
+            if name:
                 return None
-            found.name = word
+            name = word
         elif word == "--alone":
-            found.alone = True
+            alone = True
         elif option in ("--url", "--url-env", "--header-env", "--config", "-c"):
             if not given:
                 if not left:
                     return None
                 value = left.pop(0)
-            if option == "--header-env":
-                found.header_env.append(value)
-            else:
-                setattr(found, {"-c": "config"}.get(option, option[2:].replace("-", "_")), value)
+            key = {"-c": "config"}.get(option, option[2:].replace("-", "_"))
+            values[key] = [*values.get(key, ()), value] if key == "header_env" else value
         else:
             return None
-    return found if found.name else None
+    return Options(name, command, alone=alone, **values) if name else None
 
 
 def is_possible() -> bool:

@@ -117,7 +117,7 @@ async def test_a_changed_tool_is_shown_with_what_changed(console, pins):
     await meet(pins.shelf, "files", FILES_ID, [entry])
     card = article(await review(console), "read_file")
     assert "Changed" in card
-    assert "What changed since berta approved it" in words(card)
+    assert "What changed since it was approved by berta" in words(card)
     changes = part(card, 'class="tool-part changes"', 'class="tool-grid"')
     assert re.search(r"<ins>[^<]*and mails it[^<]*</ins>", changes)
     assert re.search(r"<del>200</del> \u2192 <ins>90000</ins>", changes)

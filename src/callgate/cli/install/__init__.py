@@ -24,7 +24,6 @@ from callgate.cli.install.files import (
     clients_of,
     install_records,
     plan_files,
-    plan_hook_files,
     print_diff,
     print_failures,
     print_file,
@@ -174,9 +173,9 @@ def _plan_install(gate: GateCommand, clients: list[str], files: list[Path], serv
     asked = [path.absolute() for path in files]
     places = [location_of(path, machine) for path in asked] if files else config_locations(machine)
 
-    def prepare(work: FileChange, source: Source) -> None:
-        work.plan = plan_wrap(source.text, str(work.location.path), work.location.tables, gate, servers)
-        work.data = work.plan.after.encode()
+    def prepare(work: FileChange) -> None:
+        assert work.source is not None
+        work.change(plan_wrap(work.source.text, str(work.location.path), work.location.tables, gate, servers))
 
     return plan_files([location for location in places if not clients or location.client in clients], prepare, asked)
 
@@ -203,8 +202,8 @@ def _pin_versions(
         pins.setdefault(one.work, {})[one.entry.pointer] = pin
     for work, own in pins.items():
         assert work.source is not None
-        work.plan = plan_wrap(work.source.text, str(work.location.path), work.location.tables, gate, servers, pins=own)
-        work.data = work.plan.after.encode()
+        tables = work.location.tables
+        work.change(plan_wrap(work.source.text, str(work.location.path), tables, gate, servers, pins=own))
 
 
 def _hooks(gate: GateCommand, works: list[FileChange], clients: list[str]) -> list[FileChange]:
@@ -215,14 +214,13 @@ def _hooks(gate: GateCommand, works: list[FileChange], clients: list[str]) -> li
     }
     gated.update(wrapped_by_hand(machine))
 
-    def prepare(work: FileChange, source: Source | None) -> None:
+    def prepare(work: FileChange) -> None:
         assert work.location.hook is not None
-        text = None if source is None else source.text
-        work.plan = plan_hook(text, str(work.location.path), work.location.hook, gate.program)
-        work.data = work.plan.after.encode()
+        text = None if work.source is None else work.source.text
+        work.change(plan_hook(text, str(work.location.path), work.location.hook, gate.program))
 
     wanted = [one for one in hook_locations(machine) if one.client in gated and (not clients or one.client in clients)]
-    return plan_hook_files(wanted, prepare)
+    return plan_files(wanted, prepare, hooks=True)
 
 
 def _has_use(work: FileChange, works: list[FileChange], asked: Sequence[FileChange] = ()) -> bool:
@@ -315,7 +313,7 @@ def carry_out(work: FileChange, records: InstallRecords) -> None:
         work.fail(error)
         _take_back(records, source, old, made)
         return
-    work.done, work.backup = True, backup
+    work.succeed(backup)
 
 
 def _pinned_anew(servers: Mapping[Pointer, Hint], work: FileChange) -> dict[Pointer, Hint]:
@@ -341,7 +339,7 @@ def _create(work: FileChange, records: InstallRecords) -> None:
         work.fail(error)
         records.drop(target)
         return
-    work.done = True
+    work.succeed()
 
 
 def _take_back(records: InstallRecords, source: Source, old: object, made: Path | None) -> None:

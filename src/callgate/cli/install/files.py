@@ -66,8 +66,15 @@ class FileChange:
     def changes(self) -> bool:
         return self.error is None and self.data != (b"" if self.source is None else self.source.data)
 
+    def change(self, plan: Plan, data: bytes | None = None) -> None:
+        """What is to be done; `data` where it is not the plan's text."""
+        self.plan, self.data = plan, plan.after.encode() if data is None else data
+
     def fail(self, error: CallgateError) -> None:
         self.error = error
+
+    def succeed(self, backup: Path | None = None) -> None:
+        self.done, self.backup = True, backup or self.backup
 
 
 def this_machine() -> Machine:
@@ -86,40 +93,29 @@ def check_clients(names: Collection[str]) -> None:
 
 
 def plan_files(
-    locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source], None], asked: Collection[Path] = ()
+    locations: Iterable[ConfigLocation],
+    prepare: Callable[[FileChange], None],
+    asked: Collection[Path] = (),
+    *,
+    hooks: bool = False,
 ) -> list[FileChange]:
-    """Each file that is there, prepared; a broken one does not keep the others from being looked at."""
+    """Each file that is there, prepared; a broken one does not keep the others from being looked at. Of `hooks`, also
+    each that is not there."""
     found = []
     for location in locations:
         work = FileChange(location)
         try:
-            work.source = read(location.path, location.project)
-            if work.source is None and location.path not in asked:
-                continue
-            if work.source is None:
+            work = FileChange(location, read(location.path, location.project))
+            if work.source is None and not hooks:
+                if location.path not in asked:
+                    continue
                 raise CallgateError(f"{location.path}: there is no such file", advice="Name a file that is there.")
-            prepare(work, work.source)
+            prepare(work)
         except CallgateError as error:
-            if _concerns_us(work) or location.path in asked:
+            if hooks or _concerns_us(work) or location.path in asked:
                 work.fail(error)
-        if work.error is not None or work.findings:
+        if hooks or work.error is not None or work.findings:
             found.append(work)
-    return found
-
-
-def plan_hook_files(
-    locations: Iterable[ConfigLocation], prepare: Callable[[FileChange, Source | None], None]
-) -> list[FileChange]:
-    """Each file for hooks, prepared, also one that is not there."""
-    found = []
-    for location in locations:
-        work = FileChange(location)
-        try:
-            work.source = read(location.path)
-            prepare(work, work.source)
-        except CallgateError as error:
-            work.fail(error)
-        found.append(work)
     return found
 
 

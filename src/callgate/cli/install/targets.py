@@ -16,7 +16,7 @@ import msgspec
 from callgate.app.servers import command_place, place
 from callgate.cli.install.files import FileChange, install_records, plan_files, this_machine
 from callgate.cli.printing import plain
-from callgate.clients import ConfigLocation, PlannedServer, Source, Word, config_locations, location_of, plan_pin
+from callgate.clients import ConfigLocation, PlannedServer, Word, config_locations, location_of, plan_pin
 from callgate.clients.plan import wrapped_command
 from callgate.clients.servers import Command, Pointer, read_server
 from callgate.config import Config, Secret, ServerSection
@@ -150,9 +150,10 @@ def _works(clients: list[str], asked: list[Path]) -> list[FileChange]:
             if one.file not in there
         ]
 
-    def prepare(work: FileChange, source: Source) -> None:
-        work.plan = plan_pin(source.text, str(work.location.path), work.location.tables, {})
-        work.data = source.data
+    def prepare(work: FileChange) -> None:
+        assert work.source is not None
+        plan = plan_pin(work.source.text, str(work.location.path), work.location.tables, {})
+        work.change(plan, work.source.data)
 
     wanted = [location for location in [*known, *recorded] if not clients or location.client in clients]
     works = plan_files(wanted, prepare, asked)
@@ -237,8 +238,7 @@ def plan_versions(found: Iterable[tuple[UpgradeTarget, Word]]) -> list[FileChang
             words.setdefault(target.work, {})[target.pointer] = Word(target.at + word.place, word.text)
     for work, own in words.items():
         assert work.source is not None
-        work.plan = plan_pin(work.source.text, str(work.location.path), work.location.tables, own)
-        work.data = work.plan.after.encode()
+        work.change(plan_pin(work.source.text, str(work.location.path), work.location.tables, own))
         made.append(work)
     return made
 

@@ -37,7 +37,6 @@ from callgate.clients import (
     InstallRecord,
     InstallRecords,
     Plan,
-    Source,
     config_locations,
     hook_locations,
     location_of,
@@ -110,15 +109,12 @@ def _plan_uninstall(
 ) -> list[FileChange]:
     asked = [path.absolute() for path in files]
 
-    def prepare(work: FileChange, source: Source) -> None:
-        _prepare(work, source, records.get(source.target), servers)
-
     chosen = [
         location
         for location in _locations(records, asked)
         if (not clients or location.client in clients) and (location.hook is None or not servers)
     ]
-    return plan_files(chosen, prepare, asked)
+    return plan_files(chosen, lambda work: _prepare(work, records, servers), asked)
 
 
 def _locations(records: InstallRecords, asked: list[Path]) -> list[ConfigLocation]:
@@ -142,16 +138,18 @@ def _location_of_record(record: InstallRecord) -> ConfigLocation:
     return location_of(record.file, this_machine())._replace(client=record.client)
 
 
-def _prepare(work: FileChange, source: Source, record: InstallRecord | None, servers: list[str]) -> None:
+def _prepare(work: FileChange, records: InstallRecords, servers: list[str]) -> None:
+    assert work.source is not None
+    source, record = work.source, records.get(work.source.target)
     plan = _plan(work.location, source.text, str(work.location.path), servers, record)
-    work.plan, work.data = plan, plan.after.encode()
+    work.change(plan)
     if record is None or not plan.changes:
         return
     if digest(source.data) != record.after:
         work.notes.append("It was edited since `callgate install`: only what we put there changes, your edits stay.")
         work.backup = record.backup if record.backup.is_file() else None
     elif not record.before:
-        work.data = b""
+        work.change(plan, b"")
         work.notes.append("`callgate install` made this file, and nobody changed it since: it goes.")
     elif not servers and (original := _original(work, record)) is not None:
         _restore(work, original, record)
@@ -187,8 +185,7 @@ def _restore(work: FileChange, original: bytes, record: InstallRecord) -> None:
         for one in work.plan.findings
     )
     edits = work.plan.edits if text == work.plan.after else (difference(work.plan.before, text, scan(text)),)
-    work.plan = replace(work.plan, after=text, findings=findings, edits=edits)
-    work.data = original
+    work.change(replace(work.plan, after=text, findings=findings, edits=edits), original)
     work.notes.append("It is as `callgate install` left it, and becomes what it was before, byte for byte.")
 
 
@@ -226,7 +223,7 @@ def _carry_out(work: FileChange, records: InstallRecords) -> None:
     except CallgateError as error:
         work.fail(error)
         return
-    work.done = True
+    work.succeed()
 
 
 def _settle(work: FileChange, records: InstallRecords, record: InstallRecord, now: str) -> None:

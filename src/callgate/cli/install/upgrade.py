@@ -316,7 +316,7 @@ def _carry_out(opened: OpenedStore, step: UpgradeStep, works: list[FileChange]) 
         else:
             assert work.source is not None
             replace(work.source, work.data)
-            work.done = True
+            work.succeed()
         if work.error is not None:
             written = [str(one.location.path) for one in works if one.done]
             if written:

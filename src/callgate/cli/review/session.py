@@ -116,10 +116,7 @@ class TerminalReview:
         keys = {"a": _these(tools), "o": "look at each", "s": "skip them", "q": "finish"}
         pressed = self._screen.read(_unchanged_page(server, tools), keys, ("o", "s", "q"), _LATE)
         if pressed == "a":
-            for view in tools:
-                self._shown.add(_entry(view))
-                self._choices[_key(view)] = self._approval(view)
-            self._screen.say("Marked to be approved. It is stored at the end.", "dim")
+            self._mark(tools)
         return pressed
 
     def _decide_together(self, server: str, tools: list[ToolView]) -> str:
@@ -129,11 +126,15 @@ class TerminalReview:
         if pressed == "o":
             return self._walk_tools(tools)
         if pressed == "a":
-            for view in tools:
-                self._shown.add(_entry(view))
-                self._choices[_key(view)] = self._approval(view)
-            self._screen.say("Marked to be approved. It is stored at the end.", "dim")
+            self._mark(tools)
         return pressed
+
+    def _mark(self, tools: list[ToolView]) -> None:
+        """All of them are to be approved, as they were shown."""
+        for view in tools:
+            self._shown.add(_entry(view))
+            self._choices[_key(view)] = self._approval(view)
+        self._screen.say("Marked to be approved. It is stored at the end.", "dim")
 
     def _relabel_approved(self, server: ServerView) -> str:
         """Tools that were approved before labels came with approvals: one question for all of them."""
