@@ -7,6 +7,7 @@ import asyncio
 import json
 import time
 
+import msgspec
 import pytest
 
 from callgate.app.observations import ServerObservations
@@ -285,6 +286,24 @@ async def test_a_caller_that_goes_away_ends_no_look_and_keeps_nobody(house):
     house.go.set()
     await until(lambda: house.reason("weather", "tides") is None)
     assert house.began == 1
+
+
+async def test_one_client_more_of_a_server_that_was_looked_at_makes_nobody_wait(house):
+    """Else each client that starts empties the lists of those who have the same server."""
+    house.go.clear()
+    known, server_id = house.toolsets.place("weather"), house.toolsets.expected("weather").server_id
+    more = [msgspec.structs.replace(known, connection=f"client {number}") for number in range(3)]
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(house.office.company.join(one, server_id) for one in more))
+    assert house.reason("weather", "tides") is None
+    # Of the same name in another group, or as another server, it is news.
+    other = asyncio.create_task(
+        house.office.company.join(msgspec.structs.replace(known, connection="other", group="team"), server_id)
+    )
+    await until(lambda: house.began)
+    assert house.reason("weather", "tides") is Reason.SET_NOT_REVIEWED
+    house.go.set()
+    await other
 
 
 async def test_however_many_wait_they_share_one_look(house):

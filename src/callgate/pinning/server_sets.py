@@ -198,7 +198,14 @@ class ServerSets:
         if seat is not None and _is_of(seat, place, server_id) and self._seats.get(place.key) is seat:
             seat.taken = now
         else:
-            seat = self._seats[place.key] = _Seat(place, server_id, now, now, self._begun + 1)
+            # The same server under the same name for one client more is no news to the others, nor to its own tools.
+            twins = [
+                one.since
+                for one in self._seats.values()
+                if one.place.name == place.name and _is_of(one, place, server_id) and now - one.taken < _KEPT_SECONDS
+            ]
+            since = min(twins, default=self._begun + 1)
+            seat = self._seats[place.key] = _Seat(place, server_id, now, now, since)
         self._count_joining()
         return seat
 
