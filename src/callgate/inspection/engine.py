@@ -72,24 +72,11 @@ class InspectionRule:
     """`bad` are examples that it must find, `good` ones that look alike and that it must leave alone."""
 
     id: str
-    entry: RuleEntry
     check: Check
-
-    @property
-    def tier(self) -> Tier:
-        return self.entry.tier
-
-    @property
-    def why(self) -> str:
-        return self.entry.why
-
-    @property
-    def bad(self) -> tuple[RuleExample, ...]:
-        return tuple(map(_example, self.entry.bad))
-
-    @property
-    def good(self) -> tuple[RuleExample, ...]:
-        return tuple(map(_example, self.entry.good))
+    tier: Tier
+    why: str
+    bad: tuple[RuleExample, ...]
+    good: tuple[RuleExample, ...]
 
 
 def _example(example: str | dict[str, Any]) -> RuleExample:
@@ -113,7 +100,9 @@ def rule(name: str) -> Callable[[Check], Check]:
     def register(check: Check) -> Check:
         if name in _RULES:
             raise ValueError(f"there are two rules {name}")
-        _RULES[name] = InspectionRule(name, load("rules", dict[str, RuleEntry])[name], check)
+        entry = load("rules", dict[str, RuleEntry])[name]
+        bad, good = (tuple(map(_example, listed)) for listed in (entry.bad, entry.good))
+        _RULES[name] = InspectionRule(name, check, entry.tier, entry.why, bad, good)
         return check
 
     return register

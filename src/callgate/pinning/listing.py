@@ -155,6 +155,9 @@ class EntryReader:
         known = self._known.get(raw)
         return self._read(raw) if known is None else known
 
+    def read_all(self, entries: Iterable[bytes]) -> list[ListedTool]:
+        return [self.read(entry) for entry in entries]
+
     def _read(self, raw: bytes) -> ListedTool:
         if len(raw) > self._settings.tool_bytes:
             # Not hashed, not kept: only its name, so that a reviewer can be told.

@@ -691,7 +691,7 @@ class Toolsets:
         listing = line.listing if line.identity == identity else self._latest.get(identity.server_id)
         # What another line has read, byte for byte, need not be read again.
         reader = EntryReader(identity.server_id, self.settings, None if listing is None else listing.known)
-        return [reader.read(entry) for entry in page.entries]
+        return reader.read_all(page.entries)
 
     def _settle(self, context: Context, line: ToolList, whole: PartialList) -> Toolset:
         """A list that was read to its end is what holds on this line from now on."""

@@ -12,7 +12,6 @@ import difflib
 import logging
 import math
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime
 from types import TracebackType
@@ -32,6 +31,7 @@ from mcp_types import (
 from msgspec import Meta
 
 from callgate.approval.action import from_base64url
+from callgate.caching import BoundedCache
 from callgate.errors import ConfigError, Refused
 from callgate.pinning.model import PENDING_TOOL
 from callgate.protocol import (
@@ -98,7 +98,7 @@ class RemoteServer:
         if isinstance(client, Client) and closed:
             when_list_changes(client, self._listing.forget)
         self._declared: bool | None = None
-        self._issued: OrderedDict[str, None] = OrderedDict()
+        self._issued: BoundedCache[str, int] = BoundedCache(_REMEMBERED)
 
     @property
     def session(self) -> ClientSession:
@@ -174,11 +174,9 @@ class RemoteServer:
             challenge = read_challenge(raw, now())
         except MalformedChallenge as error:
             raise Stopped(_malformed_challenge(call.tool, shorten(error))) from None
-        if challenge.challenge_id in self._issued:
+        if self._issued.get(challenge.challenge_id):
             raise Stopped(_malformed_challenge(call.tool, "it gave out the same challenge twice"))
-        self._issued[challenge.challenge_id] = None
-        while len(self._issued) > _REMEMBERED:
-            self._issued.popitem(last=False)
+        self._issued.put(challenge.challenge_id, 1)
         return challenge
 
     async def call(

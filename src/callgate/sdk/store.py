@@ -10,7 +10,6 @@ from pathlib import Path
 from callgate.audit import AuditLog
 from callgate.config.model import StoreSection
 from callgate.config.secret import Secret
-from callgate.errors import Reason, Refused
 from callgate.keyring import Keyring
 from callgate.store import KillSwitch, Store
 
@@ -43,10 +42,3 @@ async def open_store(section: StoreSection) -> AsyncIterator[tuple[Store, AuditL
         await switch.start()
         stack.push_async_callback(switch.stop)
         yield store, audit, switch
-
-
-def switch_refusal(switch: KillSwitch) -> Refused | None:
-    """The kill switch as the gate asks for it."""
-    if switch.engaged:
-        return Refused(Reason.BLOCKED_BY_POLICY, f"{Reason.BLOCKED_BY_POLICY.meaning} ({switch.why})")
-    return Refused(Reason.STORE_UNAVAILABLE) if switch.stale else None

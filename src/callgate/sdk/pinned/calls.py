@@ -44,7 +44,7 @@ from callgate.pinning.service import Pins
 from callgate.pinning.storage import PinRepository
 from callgate.sdk.connection import answer_requests, raw_pages
 from callgate.sdk.outcome import shorten
-from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
+from callgate.sdk.store import open_store, store_option, store_section
 from callgate.store import SqlPins
 
 _KEY: Final = "pinning"
@@ -113,7 +113,7 @@ async def open_pin_store(place: str | Path, settings: PinningSettings) -> AsyncI
             # Only where nothing was sealed yet: a key that is missing later must be missed.
             await asyncio.to_thread(keyring.make, _KEY)
         pins = Pins(shelf, keys, settings=settings, witness=audit.admin)
-        yield PinStore(pins, shelf, audit, lambda: switch_refusal(switch), store_option(section))
+        yield PinStore(pins, shelf, audit, switch.refusal, store_option(section))
 
 
 class ServerLease:
@@ -206,23 +206,6 @@ class VerifiedTools(msgspec.Struct, frozen=True):
     fresh: bool
 
 
-class _Reading:
-    """A list while it is read, page by page, under one identity."""
-
-    def __init__(self, identity: ServerIdentity, reader: EntryReader, settings: PinningSettings) -> None:
-        self.identity = identity
-        self.listed: list[ListedTool] = []
-        self.tools: list[Tool] = []
-        self.problem = ""
-        self._reader = reader
-        self._settings = settings
-
-    def take(self, entries: list[bytes], tools: list[Tool]) -> None:
-        self.listed += [self._reader.read(entry) for entry in entries]
-        self.tools += tools
-        self.problem = bound(self.listed, self._settings)
-
-
 class ConnectionTools:
     """One for each connection: what was verified on one says nothing of another."""
 
@@ -286,23 +269,28 @@ class ConnectionTools:
         """Every page; None where the server said meanwhile that its list changed, or that it is another server."""
         generation, size = self._generation, 0
         reported: str | None = None
-        reader: _Reading | None = None
+        listed: list[ListedTool] = []
+        tools: list[Tool] = []
         async for page in raw_pages(self._session()):
             said = self._reported(page.raw)
-            if reader is None:
-                reported, reader = said, await self._begin(said)
+            if reported is None:
+                reported = said
+                identity = await asyncio.to_thread(self._identify, said)
+                reader = self._reader(identity)
             if said != reported:
                 return None
             entries = [_bytes(entry) for entry in page.raw.get("tools", ())]
-            await asyncio.to_thread(reader.take, entries, page.tools)
+            listed += await asyncio.to_thread(reader.read_all, entries)
+            tools += page.tools
             size += sum(map(len, entries))
+            problem = await asyncio.to_thread(bound, listed, self._settings)
             # Beyond its bounds the list is not used, so the rest of it need not be read.
-            if not page.next_cursor or reader.problem:
+            if not page.next_cursor or problem:
                 if self._generation != generation:
                     return None
-                listing = ToolListing(reader.listed, problem=reader.problem)
-                kept = self._absorb(reader.tools)
-                return VerifiedTools(reader.identity, listing, kept, generation, self._clock(), self.last is None)
+                listing = ToolListing(listed, problem=problem)
+                kept = self._absorb(tools)
+                return VerifiedTools(identity, listing, kept, generation, self._clock(), self.last is None)
             if size > _READ_BYTES:
                 break
         raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
@@ -320,11 +308,10 @@ class ConnectionTools:
                 return reported_as(stamp.get("name"), stamp.get("version"))
         return ""
 
-    async def _begin(self, reported: str) -> _Reading:
-        identity = await asyncio.to_thread(self._identify, reported)
+    def _reader(self, identity: ServerIdentity) -> EntryReader:
         before = self.last
         known = before.listing.known if before is not None and before.identity == identity else None
-        return _Reading(identity, EntryReader(identity.server_id, self._settings, known), self._settings)
+        return EntryReader(identity.server_id, self._settings, known)
 
     def _absorb(self, tools: list[Tool]) -> tuple[Tool, ...]:
         """Let the session take in what it needs for calls: output schemas, and which arguments go into headers."""

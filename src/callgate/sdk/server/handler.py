@@ -48,7 +48,7 @@ from callgate.gate import Context as Origin
 from callgate.protocol import CAPABILITIES, META, REQUIRED, TICKET
 from callgate.sdk.connection import AnyModel
 from callgate.sdk.server.strict import READ
-from callgate.sdk.store import open_store, store_option, store_section, switch_refusal
+from callgate.sdk.store import open_store, store_option, store_section
 from callgate.store import SqlApprovals
 
 log = logging.getLogger("callgate.sdk")
@@ -260,7 +260,7 @@ async def _open_store(
         approvals = make(shelf, audit.admin)
         chosen = await _server_id(shelf, server, server_id)
         recorder = ApprovalRecorder(shelf, audit, secrets.token_hex(6))
-        yield OpenedService(approvals, chosen, recorder, lambda: switch_refusal(switch))
+        yield OpenedService(approvals, chosen, recorder, switch.refusal)
 
 
 def _tell_how_to_enrol(place: str | Path | None, user: str | None) -> None:

@@ -224,7 +224,7 @@ class ResultMarks:
         open_world: bool | None,
     ) -> None:
         """Data from somewhere is going to be part of the result."""
-        given = {"returnMetadata": {"source": _as_list(source), "sensitivity": _as_list(sensitivity)}}
+        given = {"returnMetadata": {"source": _plain(source), "sensitivity": _plain(sensitivity)}}
         label = vocabulary.annotations(given)
         if label.problems or label.returns is None:
             text = label.problems[0].text if label.problems else "the label cannot be read"
@@ -294,10 +294,6 @@ def _of_items(label: ToolLabel, said: Told, *, chosen: bool) -> DataLabel:
 def _empty_label(server: str, tool: str) -> ToolLabel:
     none: frozenset[str] = frozenset()
     return ToolLabel(server, tool, none, none, none, none, frozenset({"user"}))
-
-
-def _as_list(value: Any) -> Any:
-    return value if isinstance(value, str) else dict(value) if hasattr(value, "keys") else list(value)
 
 
 @contextmanager
