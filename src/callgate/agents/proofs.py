@@ -42,12 +42,12 @@ class Proofs:
         self._kya = kya
         self.kya_header = kya.header
 
-    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> tuple[Caller, bool]:
+    async def signed(self, request: Signed, permitted: Callable[[str], bool], *, body: bool) -> tuple[Caller, bool]:
         """Who signed a request, and whether rules refuse it.
 
         Without a body of its own it has nothing that a digest could bind.
 
-        `denied` tells whether rules refuse it: then it goes no further, and its nonce is not stored.
+        `permitted` tells whether rules let an agent do this; where not, its nonce is not stored.
         """
         verifier = self._strict if body else self._lenient
         assert verifier is not None
@@ -59,7 +59,7 @@ class Proofs:
             if found is None:
                 raise Refused(Reason.AGENT_NOT_IN_DIRECTORY)
             caller = attributed(verified, found)
-            return Attribution(caller, denied(caller))
+            return Attribution(caller, denied=not permitted(caller.id))
 
         whose = (await verifier.attribute(request, attribute))[1]
         return whose.caller, whose.denied

@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -195,7 +195,7 @@ class ProofVerifiers(Protocol):
 
     kya_header: bytes
 
-    async def signed(self, request: Signed, denied: Callable[[Caller], bool], *, body: bool) -> tuple[Caller, bool]: ...
+    async def signed(self, request: Signed, permitted: Callable[[str], bool], *, body: bool) -> tuple[Caller, bool]: ...
 
     async def token(self, text: str) -> Caller: ...
 
@@ -332,9 +332,8 @@ class RequestAuthenticator:
     ) -> tuple[Caller, bool]:
         """Who signed a request, and whether rules refuse it."""
         posted = exchange.method == "POST"
-        caller, denied = await self._proofs.signed(
-            self._request(exchange, body), lambda caller: not self._acl.permits(caller.id, server, tools), body=posted
-        )
+        permitted = partial(self._acl.permits, server=server, tools=tools)
+        caller, denied = await self._proofs.signed(self._request(exchange, body), permitted, body=posted)
         if posted and not caller.digest_verified:
             if self._open.digest:
                 # The verifier sees to this; one that does not is no reason to let a body slip in.

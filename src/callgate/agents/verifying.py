@@ -398,7 +398,8 @@ def value(component: Component, message: SignedMessage) -> str:
     raw = message.header(name.encode())
     if raw is None:
         raise Refused(_UNSUPPORTED, f"{component.text} is covered, and the message has no such header.")
-    return _plain(raw, component)
+    text = raw.decode("latin-1")
+    return text if text.isascii() and text.isprintable() else _plain(raw, component)
 
 
 def _special(component: Component, message: SignedMessage) -> str:

@@ -81,14 +81,16 @@ class Runtime:
         self.notices = Notifications()
         self.switch.turned = self.notices.switch_turned
         metrics = self.metrics
-        counted = CallMetrics(
+        self._counted = CallMetrics(
             metrics.calls.series,
             metrics.call_seconds.series,
             metrics.gate_seconds.at(),
             metrics.audit_append_failures.at(),
         )
-        self.books = AuditRecorder(audit, extracts.arguments(config), counted, gateway=secrets.token_hex(6))
-        self.refusals = RefusalRecorder(audit, lambda: self.books.arguments, self.books.gateway)
+        # Tells this process from others on the records of a store.
+        self._gateway = secrets.token_hex(6)
+        self._arguments = extracts.arguments(config)
+        self.refusals = RefusalRecorder(audit, lambda: self._arguments, self._gateway)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -152,12 +154,17 @@ class Runtime:
             trusted = self._trust_office().furnish(config, learnt, *approved)
         self.notices.follow(config.notify)
         self.approvals = None if approving is None else approving.approvals
-        if approving is not None:
-            self.books.shelf = approving.approvals.shelf
+        recorder = AuditRecorder(
+            self.audit,
+            extracts.arguments(config),
+            self._counted,
+            gateway=self._gateway,
+            single_use=None if approving is None else approving.approvals.shelf,
+        )
         gate = Gate(
             kill_switch=self.switch.refusal,
             catch_up=self.catch_up,
-            record=self.books.record,
+            record=recorder.record,
             agents=agent_check(config, self._address),
             pinning=no_objection if pinned is None else pinned,
             trust=no_objection if trusted is None else trusted.check,
@@ -173,14 +180,14 @@ class Runtime:
                 None if trusted is None else trusted.stage,
             )
         refusals = config.gateway.refusals
-        return Dispatcher(gate, self.books, extracts.limits(config), stages=stages, refusals=refusals)
+        return Dispatcher(gate, recorder, extracts.limits(config), stages=stages, refusals=refusals)
 
     def _pin_office(self) -> PinningRuntime:
         if self.pinning is None:
             from callgate.app.pinning import PinningRuntime
 
             self.pinning = PinningRuntime(
-                self.store, self.audit, self._keyring, gateway=self.books.gateway, tell=self._tools_changed
+                self.store, self.audit, self._keyring, gateway=self._gateway, tell=self._tools_changed
             )
             self.pinning.review = self._where_to_review
             self.pinning.registrar.command = self.review_command
@@ -326,7 +333,7 @@ class Runtime:
         # Only now: a configuration that cannot be taken whole changes nothing.
         self.metrics.know(config.servers)
         self.switch.force(config.policy.block_all)
-        self.books.arguments = arguments
+        self._arguments = arguments
         self.audit.retention_days = config.audit.retention_days
         self.config = config
         return site

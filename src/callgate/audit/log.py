@@ -553,19 +553,26 @@ class CallMetrics(msgspec.Struct, frozen=True):
 
 
 class AuditRecorder:
-    """One set of books for each gateway process."""
+    """Puts decisions and outcomes of calls on record; `single_use` is given where calls may need a person."""
 
-    def __init__(self, audit: AuditLog, arguments: ArgumentsPolicy, metrics: CallMetrics, gateway: str) -> None:
-        self.arguments = arguments
-        # Set where calls may need a person.
-        self.shelf: SingleUseStore | None = None
+    def __init__(
+        self,
+        audit: AuditLog,
+        arguments: ArgumentsPolicy,
+        metrics: CallMetrics,
+        *,
+        gateway: str,
+        single_use: SingleUseStore | None = None,
+    ) -> None:
+        self._arguments = arguments
+        self._single_use = single_use
         self._audit = audit
         self._metrics = metrics
-        self.gateway = gateway
+        self._gateway = gateway
 
     async def record(self, call: Call, decision: Decision) -> None:
         """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
-        record = decision_record(call, decision, self.arguments, self.gateway, agent_of)
+        record = decision_record(call, decision, self._arguments, self._gateway, agent_of)
         try:
             # Nearly always nothing is used up.
             if decision.refused is None and any(
@@ -582,9 +589,9 @@ class AuditRecorder:
 
     async def _use(self, uses: tuple[Any, ...], record: DecisionRecord) -> None:
         """Consume, counter and record stand or fall together (SEP-2672 §4.8, steps 13 and 14)."""
-        if self.shelf is None or len(uses) != 1:
+        if self._single_use is None or len(uses) != 1:
             raise Refused(Reason.AUDIT_UNAVAILABLE, "what lets the call through cannot be used up with its record")
-        await self.shelf.use(uses[0], self._audit.row(record))
+        await self._single_use.use(uses[0], self._audit.row(record))
 
     def decided(self, call: Call, decision: Decision, seconds: float) -> None:
         refused = decision.refused

@@ -417,20 +417,17 @@ class Toolsets:
         """A session; without one, whoever looks the same to the server."""
         if context.session is not None:
             return context.server, context.session
-        if not isinstance(context, RequestContext):
-            return context.server, self._caller(context)
         # Worked out once for each message: it is asked for more than once.
-        known = context.line.caller
-        if known is None:
-            known = context.line.caller = self._caller(context)
+        line = context.line if isinstance(context, RequestContext) else None
+        if line is not None and line.caller is not None:
+            return context.server, line.caller
+        place, known = self.places.get(context.server), ""
+        if place is not None and place.kind == "http":
+            agent = "" if context.caller is None else context.caller.id
+            known = caller(context.headers, credentials=place.by_caller, agent=agent)
+        if line is not None:
+            line.caller = known
         return context.server, known
-
-    def _caller(self, context: Context) -> str:
-        place = self.places.get(context.server)
-        if place is None or place.kind != "http":
-            return ""
-        agent = "" if context.caller is None else context.caller.id
-        return caller(context.headers, credentials=place.by_caller, agent=agent)
 
     def line(self, context: Context) -> ToolList:
         return self._lines.at(self._key(context))

@@ -282,8 +282,12 @@ class Dispatcher:
             await self._answer(message, context, stages, call)
         started = time.perf_counter()
         decision = await self.gate.decide(call)
-        waited = self._decided(call, decision, started)
+        # How long the call waited for a person says nothing of the gate.
+        waited = context.line.waited if isinstance(context, RequestContext) else 0.0
+        self._recorder.decided(call, decision, time.perf_counter() - started - waited)
         if decision.refused is not None:
+            if stages is not None:
+                stages.refused(call, decision.refused)
             raise self._rejected(message, call, decision.refused)
         assert message.id is not None
         flights = (InFlight(call, message.id, self._recorder, self._clock, self._clock()),)
@@ -373,7 +377,10 @@ class Dispatcher:
         for message, call in calls:
             started = time.perf_counter()
             decision = await self.gate.decide(call)
-            self._decided(call, decision, started)
+            waited = context.line.waited if isinstance(context, RequestContext) else 0.0
+            self._recorder.decided(call, decision, time.perf_counter() - started - waited)
+            if self.stages is not None and decision.refused is not None:
+                self.stages.refused(call, decision.refused)
             decided.append(AllowedCall(message, call, decision))
             if decision.refused is not None:
                 refusals[message.id] = decision.refused
@@ -394,14 +401,6 @@ class Dispatcher:
             flight.finish("batch_refused")
         assert first is not None
         raise Rejected(first, refuse_all(batch, closed or Refused(Reason.BATCH_REFUSED), refusals))
-
-    def _decided(self, call: Call, decision: Decision, started: float) -> float:
-        """Tell of a decision; how long the call waited for a person, which says nothing of the gate."""
-        waited = call.context.line.waited if isinstance(call.context, RequestContext) else 0.0
-        self._recorder.decided(call, decision, time.perf_counter() - started - waited)
-        if self.stages is not None and decision.refused is not None:
-            self.stages.refused(call, decision.refused)
-        return waited
 
     def _call(self, message: Message, context: Context) -> Call:
         if message.kind is not MessageKind.REQUEST:

@@ -851,10 +851,18 @@ def of_result(
 ) -> DataLabel:
     """The label of a result of this tool. `found` has warnings of our own scan, `tainted` says that it holds an object
     that was written with a stranger's words, `secrets` are the words for each key, token and password in it."""
-    if said is _SILENT and not found and not tainted:
-        made = _unlabelled(tool)
+    # Most results say nothing of themselves, so all those of a tool have one label.
+    silent = said is _SILENT and not found and not tainted
+    known = _known.get(id(tool)) if silent else None
+    # The tool's label is kept beside it, so its id cannot come to mean another.
+    if known is not None and known[0] is tool:
+        made = known[1]
     else:
-        made = _of_result(tool, said, trusted=trusted, found=found, tainted=tainted)
+        made = _of_result(tool, said, trusted=trusted and not silent, found=found, tainted=tainted)
+        if silent:
+            if len(_known) >= _KNOWN:
+                _known.clear()
+            _known[id(tool)] = tool, made
     if secrets:
         made = msgspec.structs.replace(made, secrets=tuple(sorted(set(secrets))))
     return made
@@ -863,19 +871,6 @@ def of_result(
 def tainted(label: DataLabel) -> DataLabel:
     """The same label for a result of which it shows later that it holds what a stranger wrote."""
     return msgspec.structs.replace(label, open_world=True, sources=label.sources | {UNTRUSTED})
-
-
-def _unlabelled(tool: ToolLabel) -> DataLabel:
-    """Most results say nothing of themselves, so all those of a tool have one label."""
-    known = _known.get(id(tool))
-    # The tool's label is kept beside it, so its id cannot come to mean another.
-    if known is not None and known[0] is tool:
-        return known[1]
-    made = _of_result(tool, _SILENT, trusted=False, found=(), tainted=False)
-    if len(_known) >= _KNOWN:
-        _known.clear()
-    _known[id(tool)] = tool, made
-    return made
 
 
 _KNOWN: Final = 1_024

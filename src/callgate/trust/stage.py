@@ -512,7 +512,8 @@ class ResultRecorder:
     ) -> None:
         """`quiet` leaves the session's label as it is."""
         now = round(self._clock() * 1000)
-        kept = self._kept(data, meta)
+        # Without sources where the user did not agree to that.
+        kept = data if self._check.consents(meta) else msgspec.structs.replace(data, attribution=())
 
         def make(live: LiveSession) -> NewStep:
             packed = live.memory.remember_result(
@@ -573,7 +574,10 @@ class ResultRecorder:
         warnings: tuple[str, ...] = ()
         secrets: dict[str, str] = {}
         if self._scan is not None:
-            named, readable = result.named(), result.readable()
+            # Most results are texts and nothing else.
+            named = readable = result.texts
+            if result.has_structured:
+                named, readable = result.named(), result.readable()
             secrets, warnings = self._scan.secrets(named), self._scan.steering(readable)
         expected = self._expectations
         if (said.kinds or expected.sent) and (
@@ -595,10 +599,6 @@ class ResultRecorder:
     def _tell_stripped(self, stripped: Stripped) -> None:
         self._tell(stripped.server, "labels_missing", {"tool": stripped.tool, "missing": list(stripped.missing)})
         log.warning("labels are missing", extra={"fields": {"server": stripped.server, "problem": stripped.text}})
-
-    def _kept(self, data: DataLabel, meta: Mapping[str, Any]) -> DataLabel:
-        """The label as it is written down: without sources where the user did not agree to that."""
-        return data if self._check.consents(meta) else msgspec.structs.replace(data, attribution=())
 
     def _kept_values(self, call: Call, provenance: Provenance) -> Provenance:
         """The values as they are written down: what the log does not keep is not kept here."""
@@ -637,7 +637,8 @@ class ResultRecorder:
         call, facts = judged.call, judged.facts
         label = facts.tool
         now = round(self._clock() * 1000)
-        kept = self._kept(data, call.meta)
+        # Without sources where the user did not agree to that.
+        kept = data if self._check.consents(call.meta) else msgspec.structs.replace(data, attribution=())
 
         def make(live: LiveSession) -> NewStep:
             packed = live.memory.remember_result(

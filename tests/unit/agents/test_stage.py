@@ -29,13 +29,13 @@ class Ways:
         self.outcome = outcome
         self.requests = []
 
-    async def signed(self, request, denied, *, body):
+    async def signed(self, request, permitted, *, body):
         self.requests.append((request, body))
         if self.outcome is ...:
             await asyncio.Event().wait()
         if isinstance(self.outcome, BaseException):
             raise self.outcome
-        return self.outcome, denied(self.outcome)
+        return self.outcome, not permitted(self.outcome.id)
 
     token = api_key = None
 

@@ -266,7 +266,6 @@ class HttpPeer:
         return (await self._post(message, modern=modern))[0]
 
     async def _post(self, message: Message, *, modern: bool) -> tuple[bytes, int]:
-        from callgate.transport.upstream.http_client import is_stream
 
         headers = self._headers(MODERN if modern else HANDSHAKE)
         if modern:
@@ -274,7 +273,7 @@ class HttpPeer:
         answer = await self._client.open(b"POST", message.raw, headers)
         self._session = answer.fields.get(b"mcp-session-id", self._session)
         try:
-            if not is_stream(answer):
+            if not answer.is_stream:
                 return await self._client.read(answer), answer.status
             async for event in self._client.events(answer):
                 if event.data is not None and str(message.id).encode() in event.data:

@@ -13,7 +13,7 @@ from callgate.jsonrpc import Batch, Message, MessageKind, Peek, RequestId, error
 from callgate.pipeline.dispatcher import Admitted, AsyncTransform, InFlight, refuse_all
 from callgate.transport.http.exchange import Deadline, Exchange, RequestHeaderFilter, forward_down, onto
 from callgate.transport.sse import Event, encode_event, passed_on, replace_data
-from callgate.transport.upstream.http_client import HttpAnswer, HttpClient, is_stream
+from callgate.transport.upstream.http_client import HttpAnswer, HttpClient
 
 _DETACHED_MAX: Final = 10_000
 _OWNERS_MAX: Final = 5_000
@@ -155,7 +155,7 @@ class HttpUpstream:
         with Deadline(self._client.patience, Reason.UPSTREAM_TIMEOUT, exchange.client_gone, at_once=True) as watch:
             answer = await self._open(b"GET", exchange, None)
             try:
-                if not is_stream(answer):
+                if not answer.is_stream:
                     if answer.status < 300:
                         # Some clients take whatever answers a GET for a stream of events, whatever its type.
                         raise UpstreamError(Reason.UPSTREAM_GARBAGE, "the server answered something else than a stream")
@@ -192,7 +192,7 @@ class HttpUpstream:
         self._owned.check(exchange)
         answer = await self._client.open(b"POST", message.raw, self._upward.headers_for(exchange, message))
         try:
-            if not is_stream(answer):
+            if not answer.is_stream:
                 body = await self._client.read(answer)
                 if answer.status == 404 and peek(body) is None and exchange.session:
                     # 2025-11-25, sessions: the client has to learn that it needs a new one.
@@ -241,7 +241,7 @@ class HttpUpstream:
         return answer
 
     async def _answer(self, exchange: Exchange, entry: Admitted, answer: HttpAnswer, watch: Deadline) -> None:
-        if is_stream(answer):
+        if answer.is_stream:
             watch.patient()
             await self._stream(exchange, entry, answer)
             return

@@ -37,13 +37,14 @@ class BrokenAnswer(Exception):
 class HttpAnswer:
     """The head of an answer, and its body as it arrives."""
 
-    __slots__ = ("close", "connection", "content_type", "fields", "headers", "status")
+    __slots__ = ("close", "connection", "content_type", "fields", "headers", "is_stream", "status")
 
     def __init__(self, connection: UpstreamConnection, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         self.status = status
         self.headers = headers
         self.fields = dict(headers)
         self.content_type = self.fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        self.is_stream = status < 300 and self.content_type == b"text/event-stream"
         self.connection = connection
         # Done with it: the connection goes back if the answer was read to its end, else it is closed.
         self.close = connection.release
@@ -428,7 +429,3 @@ def _unclear_type(answer: HttpAnswer) -> str:
         if name.strip() == b"charset" and value.strip().strip(b"\"'") not in _PLAIN:
             return "the server's answer is not in UTF-8"
     return ""
-
-
-def is_stream(answer: HttpAnswer) -> bool:
-    return answer.status < 300 and answer.content_type == b"text/event-stream"
