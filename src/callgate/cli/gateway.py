@@ -167,8 +167,8 @@ def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prom
     log.info("stopped")
 
 
-def place_of(config: Path | None) -> Place:
-    """The gateway of this file, or of the user's own."""
+def place_of(config: Path | None, name: str = "") -> Place:
+    """The gateway of this file, or of the user's own, or the one of this name."""
     from callgate.local.place import LocalError, Place
     from callgate.local.wrap import is_possible
 
@@ -176,7 +176,7 @@ def place_of(config: Path | None) -> Place:
         text = "on this system each wrapped server is a gateway of its own"
         raise ConfigError(text, advice="Type `callgate serve` for a gateway with a console.")
     try:
-        return Place(None if config is None else str(config))
+        return Place(None if config is None else str(config), name=name)
     except LocalError as error:
         raise ConfigError(error.message, advice=error.advice) from None
 
@@ -256,12 +256,8 @@ def _has_gone(process: int) -> bool:
 
 def end_all() -> int:
     """End every gateway of this user; how many there were."""
-    own = place_of(None)
-    ended = 0
-    for socket in sorted(Path(own.folder).glob("gateway*.sock")):
-        own.name = socket.stem
-        ended += end(own)
-    return ended
+    sockets = sorted(Path(place_of(None).folder).glob("gateway*.sock"))
+    return sum(end(place_of(None, socket.stem)) for socket in sockets)
 
 
 def _told_to_end(at: Place) -> int | None:

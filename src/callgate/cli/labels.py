@@ -164,18 +164,13 @@ def starter(
             advice=f"{WHERE_TOOLS_COME_FROM} Or give its list with --from FILE.",
         )
     if as_json:
-        print_json({tool: _hint_row(from_hints(annotations)) for tool, annotations in sorted(declared.items())})
+        print_json({tool: _builtins(from_hints(annotations)) for tool, annotations in sorted(declared.items())})
         return
     typer.echo(starter_table(server, declared), nl=False)
     where = (
         f"below [servers.{server}]" if server in known.config.servers else f"with a table [servers.{server}] before it"
     )
     say(f"\nPut it into callgate.toml, {where}; then read it, decide what is commented out, and run `callgate check`.")
-
-
-def _hint_row(said: Any) -> dict[str, Any]:
-    found = {name: getattr(said, name) for name in said.__struct_fields__ if getattr(said, name) is not None}
-    return {name: sorted(value) if isinstance(value, frozenset) else value for name, value in found.items()}
 
 
 def _understated_by_risk(known: KnownLabels) -> list[Understated]:

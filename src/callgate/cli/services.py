@@ -204,7 +204,9 @@ def find_server(opened: OpenedStore, given: str) -> ServerSeen:
     """The server that is meant by its configured name or its identity; of several identities, the one met last."""
     known = opened.wait(opened.pin_store.servers())
     exact = [one for one in known if one.server_id == given]
-    named = exact or _met_last([one for one in known if given in one.called], given)
+    # By when each was met under this name, the last first.
+    found = sorted((one for one in known if given in one.called), key=lambda one: -one.names.get(given, one.last_seen))
+    named = exact or found
     if not named:
         names = ", ".join(dict.fromkeys(plain(name) for one in known for name in one.called))
         raise Refused(
@@ -220,11 +222,6 @@ def find_server(opened: OpenedStore, given: str) -> ServerSeen:
             f"`{opened.command('tools', 'servers')}` has the others; give one of them as --server."
         )
     return named[0]
-
-
-def _met_last(found: list[ServerSeen], name: str) -> list[ServerSeen]:
-    """By when each was met under this name, the last first."""
-    return sorted(found, key=lambda one: -one.names.get(name, one.last_seen))
 
 
 def find_tool(opened: OpenedStore, server: str, tool: str) -> ToolView:

@@ -206,7 +206,7 @@ class _Call(msgspec.Struct):
     extra: dict[str, Any] | None = None
 
 
-class AgentCalls(msgspec.Struct):
+class AgentCalls(msgspec.Struct, frozen=True):
     """An agent's calls."""
 
     last: int
@@ -241,9 +241,8 @@ def _count(tables: AuditTables, since: int) -> DayCounts:
         if isinstance(trust := (call.extra or {}).get("trust"), dict):
             rules[str(trust.get("rule", ""))] += 1
         if agent := (call.caller or {}).get("agent"):
-            seen = agents.setdefault(str(agent), AgentCalls(call.at))
-            seen.calls += 1
-            seen.refused += call.verdict != "allow"
+            seen = agents.get(str(agent), AgentCalls(call.at))
+            agents[str(agent)] = AgentCalls(seen.last, seen.calls + 1, seen.refused + (call.verdict != "allow"))
     return DayCounts(min(len(rows), MOST_CALLS), rules, agents, complete=len(rows) <= MOST_CALLS)
 
 

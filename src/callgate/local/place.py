@@ -49,10 +49,12 @@ def own_config(environ: os._Environ[str] | dict[str, str] = os.environ) -> str:
 class Place:
     """The gateway of one configuration. `config` is the file that was named; without one, the user's own.
 
-    Who names another file, or sets CALLGATE_… otherwise, means another gateway.
+    Who names another file, or sets CALLGATE_… otherwise, means another gateway; or `name` says which.
     """
 
-    def __init__(self, config: str | None = None, environ: os._Environ[str] | dict[str, str] = os.environ) -> None:
+    def __init__(
+        self, config: str | None = None, environ: os._Environ[str] | dict[str, str] = os.environ, name: str = ""
+    ) -> None:
         folders = state_folders(environ)
         if not folders:
             raise LocalError("there is no folder for the state of this user", "Set HOME to your home folder.")
@@ -65,7 +67,7 @@ class Place:
             if name.startswith("CALLGATE_") and name not in _NOT_SETTINGS
         )
         named = [] if self.config == os.path.realpath(own) else [self.config]
-        self.name = "gateway" + (f"-{_digest([*named, *settings])}" if named or settings else "")
+        self.name = name or "gateway" + (f"-{_digest([*named, *settings])}" if named or settings else "")
 
     def open(self, kind: str, flags: int = os.O_RDWR) -> int:
         """A file beside the socket, made where there is none: the `lock` that the gateway holds for as long as it runs,

@@ -35,7 +35,7 @@ def gateway(setup: Setup) -> Iterator[Finding]:
             yield Finding("note", text, "Both come with the first wrapped server, or now:", (setup.command("restart"),))
         return
     if setup.settings.has_console:
-        setup.console = str(found["address"])
+        setup.answers_at(str(found["address"]))
     if found["version"] != __version__:
         text = f"Your gateway is still Callgate {found['version']}, and this is {__version__}."
         yield Finding("warning", text, "", (setup.command("restart"),))
@@ -72,7 +72,7 @@ def address(setup: Setup) -> Iterator[Finding]:
     status, body = _get(near, where.port, "/readyz")
     if status == 200:
         if config.has_console and config.approval.url is None:
-            setup.console = setup.console or f"http://localhost:{where.port}"
+            setup.answers_at(setup.console or f"http://localhost:{where.port}")
         yield ok(f"A gateway listens at {config.gateway.listen} and is ready.")
     else:
         text = f"The gateway at {config.gateway.listen} is not ready: {body.strip() or f'HTTP status {status}'}"

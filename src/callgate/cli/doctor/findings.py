@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from callgate.cli.common import configuration
 from callgate.cli.links import serve_command
 from callgate.cli.printing import plain
 from callgate.cli.services import options_of
-from callgate.config import Config
+from callgate.config import Config, find
 from callgate.errors import CallgateError, place
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Setup:
         self.only = tuple(servers)
         self.start = start
         self.wall = wall
-        self.file: Path | None = None
+        self.file = find(path)
         self.config: Config | None = None
         self.store: Store | None = None
         # There is no store yet, so nobody is known either.
@@ -64,6 +65,18 @@ class Setup:
         self.console: str | None = None
         # Both clocks, as they stood when the look began.
         self.began = (wall(), time.monotonic())
+
+    def load(self) -> Config:
+        """The configuration, for this check and later ones."""
+        self.config = configuration(self.path, self.url)
+        return self.config
+
+    def use(self, store: Store | None) -> None:
+        """Let later checks look into the store; None: there is none yet."""
+        self.store, self.is_new = store, store is None
+
+    def answers_at(self, console: str) -> None:
+        self.console = console
 
     @property
     def settings(self) -> Config:

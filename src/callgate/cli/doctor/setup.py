@@ -17,7 +17,6 @@ from typing import Final
 
 from callgate._version import __version__
 from callgate.cli.check import trust_problems
-from callgate.cli.common import configuration as load
 from callgate.cli.doctor.findings import Finding, Setup, finding_of, name_list, ok, sentence
 from callgate.cli.printing import count
 from callgate.clients import ConfigLocation, Machine, config_locations, hook_locations, plan_unhook, plan_unwrap
@@ -83,16 +82,12 @@ def _digits(version: str) -> tuple[int, ...]:
 
 def configuration(setup: Setup) -> Iterator[Finding]:
     """Does callgate.toml parse, and does everything that it names exist?"""
-    from callgate import config
-
-    setup.file = config.find(setup.path)
     again = setup.command("check") if setup.url is None else ""
     try:
-        loaded = load(setup.path, setup.url)
+        loaded = setup.load()
     except ConfigError as error:
         yield from _config_findings(error, again)
         return
-    setup.config = loaded
     for problem in trust_problems(loaded, setup.file):
         yield Finding(
             "problem", sentence(str(problem)), "Put this right; no call is decided by a policy with mistakes."

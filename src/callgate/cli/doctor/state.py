@@ -44,7 +44,7 @@ def store(setup: Setup) -> Iterator[Finding]:
     if file is not None:
         yield from _room(file)
         if not file.exists():
-            setup.is_new = True
+            setup.use(None)
             yield from _none_yet(setup, file)
             return
     try:
@@ -58,7 +58,7 @@ def store(setup: Setup) -> Iterator[Finding]:
         for problem in report.problems:
             yield _damage(setup, problem)
         return
-    setup.store = opened
+    setup.use(opened)
     megabytes = max(1, round(report.bytes / _MIB))
     yield ok(f"{report.place} can be used: schema {report.schema}, {count(report.records, 'record')}, {megabytes} MiB.")
 

@@ -66,9 +66,10 @@ class FileChange:
     def changes(self) -> bool:
         return self.error is None and self.data != (b"" if self.source is None else self.source.data)
 
-    def change(self, plan: Plan, data: bytes | None = None) -> None:
-        """What is to be done; `data` where it is not the plan's text."""
+    def change(self, plan: Plan, data: bytes | None = None, backup: Path | None = None) -> None:
+        """What is to be done; `data` where it is not the plan's text, `backup` where there is one of before."""
         self.plan, self.data = plan, plan.after.encode() if data is None else data
+        self.backup = backup
 
     def fail(self, error: CallgateError) -> None:
         self.error = error

@@ -147,7 +147,7 @@ def _prepare(work: FileChange, records: InstallRecords, servers: list[str]) -> N
         return
     if digest(source.data) != record.after:
         work.notes.append("It was edited since `callgate install`: only what we put there changes, your edits stay.")
-        work.backup = record.backup if record.backup.is_file() else None
+        work.change(plan, backup=record.backup if record.backup.is_file() else None)
     elif not record.before:
         work.change(plan, b"")
         work.notes.append("`callgate install` made this file, and nobody changed it since: it goes.")

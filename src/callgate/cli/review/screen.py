@@ -100,7 +100,7 @@ class Screen:
 
     def _clear(self, rows: list[Text]) -> None:
         if self._erases and self.console.is_terminal and len(rows) == 1:
-            self.console.control(_erase_line())
+            self.console.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
         else:
             self.console.print()
 
@@ -143,10 +143,6 @@ def _trim_rows(rows: list[Text]) -> list[Text]:
     while rows and not rows[-1].plain:
         rows.pop()
     return rows
-
-
-def _erase_line() -> Control:
-    return Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2))
 
 
 def _name(key: str) -> str:

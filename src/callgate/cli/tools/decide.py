@@ -19,7 +19,7 @@ from callgate.pinning.model import Pin
 from callgate.pinning.review.views import ServerView, ToolView
 from callgate.pinning.service import Choice
 from callgate.trust import effects as known
-from callgate.trust.effects import EFFECTS, Effects, decode
+from callgate.trust.effects import EFFECTS, decode
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
@@ -483,13 +483,13 @@ def _blocked_line(view: ToolView, pin: Pin) -> str:
 
 def effects_of(label: str) -> list[str]:
     """The effects that a label names, from the gravest on; none where there is no label."""
-    found = _decode_label(label)
+    found = decode(label)
     return [] if found is None else list(found.effects)
 
 
 def does_line(label: str) -> str:
     """One sentence for the person who has approved a tool."""
-    found = _decode_label(label)
+    found = decode(label)
     return "It has no label: what it does counts as unknown." if found is None else f"Label: {found.line}."
 
 
@@ -504,7 +504,3 @@ def relabel(proposed: str, effects: Sequence[str]) -> str:
         words = ", ".join(known.EFFECTS)
         raise Refused(Reason.INVALID_PARAMS, f"a label is made of these words: {words}", advice="Name one of them.")
     return known.relabelled(proposed, effects)
-
-
-def _decode_label(label: str) -> Effects | None:
-    return decode(label)

@@ -84,7 +84,7 @@ def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
         texts = [piece.text for piece in run if piece.text]
         if op == "same":
             # In one: a mark could be made of the end of one and the beginning of the next.
-            out.append_text(highlight_escapes(Text(_unchanged_text("".join(texts)))))
+            out.append_text(highlight_escapes(Text(without_marks(escape("".join(texts), keep_lines=True)))))
             continue
         opened, closed, style = _GONE if op == "gone" else _NEW
         for text in texts:
@@ -93,10 +93,6 @@ def pieces(parts: Iterable[Piece]) -> Iterator[Line]:
             out.append(closed, f"bold {style}")
     for line in out.split("\n", allow_blank=True):
         yield Line(line, GUTTER, GUTTER)
-
-
-def _unchanged_text(text: str) -> str:
-    return without_marks(escape(text, keep_lines=True))
 
 
 def _changed_text(text: str, stroke: str) -> str:
