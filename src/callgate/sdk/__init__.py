@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from callgate.sdk.pinned import PinnedClient, library_identity
     from callgate.sdk.trust import Alert, Question, TrustTracker
     from callgate.sdk.trust.client import TrackedClient
-    from callgate.sdk.trust.declared import Flagged
-    from callgate.sdk.trust.labels import TrustLabels, open_world_to_public
+    from callgate.sdk.trust.labels import Flagged, TrustLabels, open_world_to_public
     from callgate.sdk.web_bot_auth import WebBotAuthMiddleware
 
 _HOMES: Final = {
@@ -33,7 +32,7 @@ _HOMES: Final = {
     "Done": "outcome",
     "Enrolled": "outcome",
     "Failed": "outcome",
-    "Flagged": "trust.declared",
+    "Flagged": "trust.labels",
     "NotCalled": "outcome",
     "Outcome": "outcome",
     "PinnedClient": "pinned",

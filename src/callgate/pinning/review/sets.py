@@ -132,16 +132,13 @@ def by_group(members: Iterable[SetMember]) -> dict[str, list[SetMember]]:
     return groups
 
 
-def pairs(members: Sequence[SetMember]) -> Iterator[tuple[SetMember, SetMember]]:
-    """Every two of a set that are two servers, and not one in two versions."""
-    for one, other in combinations(members, 2):
-        if one.lineage != other.lineage:
-            yield one, other
-
-
 def open_pairs(members: Sequence[SetMember], together: JointReviews) -> list[tuple[SetMember, SetMember]]:
-    """Those that nobody has reviewed together."""
-    return [(one, other) for one, other in pairs(members) if not together.since(one.server_id, other.server_id)]
+    """Every two of a set that nobody has reviewed together, where they are two servers and not one in two versions."""
+    return [
+        (one, other)
+        for one, other in combinations(members, 2)
+        if one.lineage != other.lineage and not together.since(one.server_id, other.server_id)
+    ]
 
 
 def held_in(
@@ -507,11 +504,8 @@ class PresentServers:
                         yield msgspec.structs.replace(finding, what=what)
 
     def _is_open(self, member: SetMember, server: str, members: Sequence[SetMember]) -> bool:
-        return any(
-            not self._together.since(member.server_id, other.server_id)
-            for other in members
-            if server in (other.name, other.server_id) and other.lineage != member.lineage
-        )
+        others = touched(member, server, members)
+        return any(not self._together.since(member.server_id, other.server_id) for other in others)
 
 
 def _left_off(others: Mapping[str, frozenset[str]], found: Sequence[ToolFinding]) -> dict[str, frozenset[str]]:
