@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import re
 from collections.abc import Collection, Iterator
 from typing import Annotated, Final, Literal
 
@@ -14,13 +13,7 @@ from callgate.config.rules import Address, Clash, KeyRule, Section
 
 # A directory of ours: the agents that `callgate agents add` put into the store.
 LISTED: Final = "listed"
-# RFC 7638 with SHA-256, in base64url.
-_THUMBPRINT: Final = re.compile(r"[A-Za-z0-9_-]{43}")
-# RFC 6749 §3.3
-_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
 _SECRET_MEMBERS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
-# As agents/directories/lookup.py takes it
-_AGENT: Final = re.compile(r"[!-~]{1,128}")
 _SUBJECT_CHARS: Final = 1024
 
 PerMinute = Annotated[float, Meta(ge=0.001, le=1000000)]
@@ -28,6 +21,21 @@ Burst = Annotated[int, Meta(ge=1, le=1000000)]
 _NOBODY: Final = (
     "can be reached from other machines, and nothing here tells who calls; set up one of [agents.api_keys] "
     "enabled = true, [agents.oauth] issuers, or [agents.signatures] enabled = true, or listen on 127.0.0.1"
+)
+
+
+# RFC 7638 with SHA-256, in base64url.
+thumbprint: Final = rules.matching(
+    r"[A-Za-z0-9_-]{43}",
+    "a thumbprint (RFC 7638, SHA-256) has 43 letters, digits, - and _; `callgate agents keygen` prints it",
+)
+scope: Final = rules.matching(
+    r"[\x21\x23-\x5b\x5d-\x7e]{1,256}",
+    "a scope is one word of printable ASCII without quotes (RFC 6749 §3.3)",
+)
+# As agents/directories/lookup.py takes it
+agent_name: Final = rules.matching(
+    r"[!-~]{1,128}", "an agent's name has 1 to 128 printable ASCII characters without spaces"
 )
 
 
@@ -52,28 +60,12 @@ def own_origin(text: str) -> str | None:
     return wrong or (None if text == text.lower() else "write the origin in small letters, as agents sign it")
 
 
-def thumbprint(text: str) -> str | None:
-    if _THUMBPRINT.fullmatch(text):
-        return None
-    return "a thumbprint (RFC 7638, SHA-256) has 43 letters, digits, - and _; `callgate agents keygen` prints it"
-
-
 def network(text: str) -> str | None:
     try:
         ipaddress.ip_network(text)
     except ValueError:
         return 'expected a network such as "10.1.0.0/16" or "127.0.0.1/32", with the host\'s bits at zero'
     return None
-
-
-def scope(text: str) -> str | None:
-    return None if _SCOPE.fullmatch(text) else "a scope is one word of printable ASCII without quotes (RFC 6749 §3.3)"
-
-
-def agent_name(text: str) -> str | None:
-    if _AGENT.fullmatch(text):
-        return None
-    return "an agent's name has 1 to 128 printable ASCII characters without spaces"
 
 
 def directory(text: str) -> str | None:

@@ -24,13 +24,11 @@ _TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FIELD: Final = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
 _SIZE: Final = re.compile(r"(?P<number>\d{1,15})\s*(?P<unit>B|KB|MB|GB|KiB|MiB|GiB)?")
 _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
 # What the connection to the server itself decides; a fixed value would break or split the request.
 _OWN_HEADERS: Final = frozenset(
     {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
 )
-# As approval/people.py takes it
-_USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 _STORES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 Sessions = Annotated[int, Meta(ge=1, le=1000000)]
 Processes = Annotated[int, Meta(ge=1, le=100000)]
@@ -176,28 +174,27 @@ def word(text: str) -> str | None:
     return no_nul(text) if text else "expected a word, found an empty string"
 
 
-def user_name(text: str) -> str | None:
-    if _USER.fullmatch(text):
-        return None
-    return "a user's name has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit"
+def matching(pattern: str, wrong: str) -> Check:
+    """The check of a text that has to be of one form."""
+    form = re.compile(pattern)
+    return lambda text: None if form.fullmatch(text) else wrong
 
 
-def aaguid(text: str) -> str | None:
-    if re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", text):
-        return None
-    return 'expected an AAGUID in small letters, such as "cb69481e-8ff7-4039-93ec-0a2729a154a8"'
-
-
-def server_name(text: str) -> str | None:
-    if _NAME.fullmatch(text):
-        return None
-    return "a server's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
-
-
-def group_name(text: str) -> str | None:
-    if _NAME.fullmatch(text):
-        return None
-    return "a group's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
+# As approval/people.py takes it
+user_name: Final = matching(
+    r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}",
+    "a user's name has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit",
+)
+aaguid: Final = matching(
+    r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}",
+    'expected an AAGUID in small letters, such as "cb69481e-8ff7-4039-93ec-0a2729a154a8"',
+)
+server_name: Final = matching(
+    _NAME, "a server's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
+)
+group_name: Final = matching(
+    _NAME, "a group's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
+)
 
 
 def read_size(text: str) -> int:

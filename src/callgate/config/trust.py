@@ -25,10 +25,10 @@ _SOURCE: Final = re.compile(r"(mcp://|https://|local://|local:anonymous/|urn:org
 _WHEN_CHARS: Final = 4096
 
 
-def organisation_label(text: str) -> str | None:
-    if _LABEL.fullmatch(text):
-        return None
-    return 'a label is a name in reverse-DNS form and small letters, such as "com.mycorp.project.classified"'
+organisation_label: Final = rules.matching(
+    _LABEL.pattern,
+    'a label is a name in reverse-DNS form and small letters, such as "com.mycorp.project.classified"',
+)
 
 
 def data_class(text: str) -> str | None:
