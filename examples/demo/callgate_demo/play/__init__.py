@@ -211,8 +211,8 @@ def _what_next(say: StoryPrinter, console: str) -> None:
     say.plain("\nWhat next:\n")
     say.facts(
         [
-            ("install", "callgate install puts the gate before your own editor's servers"),
-            ("serve", "callgate serve runs one gateway for many clients and servers"),
+            ("install", f"{_program()} install puts the gate before your own editor's servers"),
+            ("serve", f"{_program()} serve runs one gateway for many clients and servers"),
             ("read", "docs/getting-started.md tells this story again, command by command"),
         ]
     )
@@ -332,8 +332,23 @@ def shell_settings(config: Path, listen: str, usual: str) -> list[str]:
         # This gateway listens elsewhere than the file says.
         words.append(f"CALLGATE_LISTEN={listen}")
     lines = [f"export {' '.join(words)}"]
-    found = shutil.which("callgate")
-    own = Path(sys.argv[0] if Path(sys.argv[0]).stem == "callgate" else sys.executable).absolute()
-    if found is None or Path(found).absolute().parent != own.parent:
-        lines.append(f"export PATH={shlex.quote(str(own.parent))}:$PATH")
+    if not _is_on_path():
+        lines.append(f"export PATH={shlex.quote(str(_own().parent))}:$PATH")
     return lines
+
+
+def _own() -> Path:
+    return Path(sys.argv[0] if Path(sys.argv[0]).stem == "callgate" else sys.executable).absolute()
+
+
+def _is_on_path() -> bool:
+    found = shutil.which("callgate")
+    return found is not None and Path(found).absolute().parent == _own().parent
+
+
+def _program() -> str:
+    """How this Callgate is called from the terminal that the demo runs in, as after `make demo`."""
+    if _is_on_path():
+        return "callgate"
+    own, here = _own().with_name("callgate"), Path.cwd()
+    return shlex.quote(str(own.relative_to(here) if own.is_relative_to(here) else own))
