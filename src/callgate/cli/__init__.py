@@ -33,7 +33,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
         "Your gateway as a service of your session, which keeps it running.",
         "install uninstall status",
     ),
-    "prompt": ("prompt",),
+    "prompt": ("wrap",),
     "call": ("call",),
     "check": ("check",),
     "doctor": ("doctor",),

@@ -1,4 +1,5 @@
-"""`callgate wrap`: stdio in front of one server."""
+"""`callgate wrap`: stdio in front of one server; and `callgate prompt`, which a client's hook runs. `callgate.__main__`
+comes before both, and loads less."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import typer
 from callgate.errors import ConfigError
 from callgate.local.place import LocalError
 from callgate.local.wrap import Options, end_as, is_possible, run
+from callgate.prompts import hook
 
 if TYPE_CHECKING:
     from callgate.app.wrap import WrapOrder
@@ -117,3 +119,12 @@ def _settings(config: Path | None) -> tuple[Path | None, Config]:
     own = platformdirs.user_config_path("callgate", appauthor=False) / FILE_NAME
     path = config or (own if own.exists() else None)
     return path, parse("", source="defaults") if path is None else load(path)
+
+
+def prompt() -> None:
+    """Tell the wrapped servers of a client what its user wrote. A hook of the client runs this, with the hook's input
+    on stdin; `callgate install` sets the hook up.
+
+    It keeps nothing, prints nothing that a model would read, and ends with status 0 whatever happens.
+    """
+    hook.run()
