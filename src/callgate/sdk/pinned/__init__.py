@@ -98,7 +98,7 @@ class PinnedClient:
         )
         when_list_changes(client, self._tools.invalidate)
         self._open = contextlib.AsyncExitStack()
-        self._opened: PinStore | None = None
+        self._opened: GatedCalls | None = None
 
     # ---- the connection ----
 
@@ -121,13 +121,16 @@ class PinnedClient:
                 growth_percent=self._settings.growth_percent,
                 review=store.command("review"),
             )
-            self._check = PinCheck(store, self._tools, lease, recorder, place)
+            check = PinCheck(store, self._tools, lease, recorder, place)
             limit = self._seconds + _STORE_SECONDS
-            gate = Gate(kill_switch=store.closed, record=recorder.record, pinning=self._check, limit=limit)
+            gate = Gate(kill_switch=store.closed, record=recorder.record, pinning=check, limit=limit)
             where = Context(place.name, place.transport, None, self._client.session.protocol_version)
-            self._calls = GatedCalls(self._client, gate, self._check, recorder=recorder, tools=self._tools, where=where)
-            self._opened = store
-            await self._first_look(place)
+            self._opened = GatedCalls(self._client, gate, check, where)
+            # What cannot be checked now is refused when it is used.
+            try:
+                await check.look()
+            except CallgateError as error:
+                log.warning("the tools of %s were not checked: %s", place.name, error)
             self._open = stack.pop_all()
         return self
 
@@ -138,22 +141,23 @@ class PinnedClient:
         await self._open.aclose()
 
     @property
-    def _store(self) -> PinStore:
+    def _calls(self) -> GatedCalls:
         if self._opened is None:
             raise RuntimeError("open PinnedClient first, with `async with`")
         return self._opened
+
+    @property
+    def _check(self) -> PinCheck:
+        return self._calls.check
+
+    @property
+    def _store(self) -> PinStore:
+        return self._check.store
 
     async def _named(self) -> ResolvedServer:
         """A server without a name of the author's is known by what it is, never by what it calls itself."""
         identity = await asyncio.to_thread(self._server.identify, "")
         return self._server if self._server.name else msgspec.structs.replace(self._server, name=identity.lineage)
-
-    async def _first_look(self, place: ResolvedServer) -> None:
-        """The list is checked as soon as the server is there. What cannot be checked is refused when it is used."""
-        try:
-            await self._check.look()
-        except CallgateError as error:
-            log.warning("the tools of %s were not checked: %s", place.name, error)
 
     @property
     def client(self) -> Client:

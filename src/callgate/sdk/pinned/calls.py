@@ -518,21 +518,11 @@ class PinnedCall(msgspec.Struct, frozen=True):
 class GatedCalls:
     """Puts calls before the gate, and sends those that pass."""
 
-    def __init__(
-        self,
-        client: Client,
-        gate: Gate,
-        check: PinCheck,
-        *,
-        recorder: PinRecorder,
-        tools: ConnectionTools,
-        where: Context,
-    ) -> None:
+    def __init__(self, client: Client, gate: Gate, check: PinCheck, where: Context) -> None:
+        self.check = check
         self._client = client
         self._gate = gate
-        self._check = check
-        self._recorder = recorder
-        self._tools = tools
+        self._recorder = check.recorder
         self._where = where
 
     async def run(self, wanted: PinnedCall) -> CallToolResult:
@@ -562,7 +552,7 @@ class GatedCalls:
             if error.code != HEADER_MISMATCH or self._client.session.initialize_result is not None:
                 raise
             # 2026-07-28: the server goes by another schema than it listed. It has to list it first.
-            self._tools.invalidate()
+            self.check.tools.invalidate()
             return await self._once(wanted, answers, state)
 
     async def _once(self, wanted: PinnedCall, answers: InputResponses | None, state: str | None) -> Result:
@@ -570,7 +560,7 @@ class GatedCalls:
         decision = await self._gate.decide(call)
         if decision.refused is not None:
             raise decision.refused
-        late = self._gate.closed() or self._check.pre_dispatch_check(call)
+        late = self._gate.closed() or self.check.pre_dispatch_check(call)
         if late is not None:
             self._recorder.failed(call, "blocked", 0.0, late.code)
             raise late
@@ -620,13 +610,13 @@ class PinCheck:
     def __init__(
         self, store: PinStore, tools: ConnectionTools, lease: ServerLease, recorder: PinRecorder, place: ResolvedServer
     ) -> None:
-        self._store = store
-        self._tools = tools
+        self.store = store
+        self.tools = tools
         self._lease = lease
-        self._recorder = recorder
+        self.recorder = recorder
         self._place = place
         self._met: VerifiedTools | None = None
-        self._toolset: Toolset | None = None
+        self.toolset: Toolset | None = None
         self._held: Mapping[str, str] = {}
         self._turn = asyncio.Lock()
         # The list that the caller goes by.
@@ -635,29 +625,29 @@ class PinCheck:
     async def look(self, *, anew: bool = False) -> tuple[VerifiedTools, Toolset]:
         """The verified list, and its tools under the decisions of now. `anew`: it is read, however young it is."""
         await self._refresh()
-        found = await self._tools.verify(anew=anew)
+        found = await self.tools.verify(anew=anew)
         async with self._turn:
             await self._lease.join(found.identity.server_id)
             if found is not self._met:
-                at, now = self._place, self._recorder.now()
+                at, now = self._place, self.recorder.now()
                 sight = observed(found.identity, found.listing, now, name=at.name, group=at.group, target=at.target)
-                await self._recorder.met(sight, found, self._compile(found, {}))
+                await self.recorder.met(sight, found, self._compile(found, {}))
                 self._met = found
             self._held = await self._lease.held(found.listing.digest)
             return found, self._compile(found, self._held)
 
     async def _refresh(self) -> None:
-        pins = self._store.pins
+        pins = self.store.pins
         # What was tampered with is believed again only after the whole of it was read.
         await (pins.reread() if pins.book.broken else pins.refresh())
 
     def _compile(self, found: VerifiedTools, held: Mapping[str, str]) -> Toolset:
-        book = self._store.pins.book
+        book = self.store.pins.book
         stamp = (id(book), book.version, bool(book.broken), held)
-        made = self._toolset
+        made = self.toolset
         if made is None or made.listing is not found.listing or made.stamp != stamp:
-            settings = self._store.pins.settings
-            made = self._toolset = Toolset(found.identity, found.listing, book, settings, held, stamp=stamp)
+            settings = self.store.pins.settings
+            made = self.toolset = Toolset(found.identity, found.listing, book, settings, held, stamp=stamp)
         return made
 
     async def __call__(self, call: Call) -> Verdict:
@@ -671,7 +661,7 @@ class PinCheck:
         if self._outdated(call.tool, toolset):
             return Refuse(Reason.TOOLSET_OUTDATED, _OUTDATED, facts)
         if found := odd(call.canonical):
-            self._recorder.odd_arguments(call, found)
+            self.recorder.odd_arguments(call, found)
         return Pass(facts)
 
     def _outdated(self, tool: str, toolset: Toolset) -> bool:
@@ -680,7 +670,7 @@ class PinCheck:
 
     def pre_dispatch_check(self, call: Call) -> Refused | None:
         """Before a call leaves: what it was let through by may have ended since."""
-        found = self._tools.current(whatever_age=True)
+        found = self.tools.current(whatever_age=True)
         if found is None:
             text = "the server's list of tools changed while the call was decided"
             return Refused(Reason.TOOLSET_UNVERIFIED, text)
