@@ -186,10 +186,8 @@ class VerifiedApproval(Extension):
                 "a server without a name cannot be told apart from others in what people sign",
                 advice='Name it, as in MCPServer("files"), or give a server_id.',
             )
-        self._handler.server_name = low.name
         bind(low, self.methods(), self.intercept_tool_call)
-        gate = low.get_request_handler("tools/call")
-        self._handler.in_place = lambda: low.get_request_handler("tools/call") is gate
+        self._handler.attach(low)
         low.middleware.append(self._handler.present)
         around_lifespan(low, self._shared.held)
         read_strictly(low)
@@ -246,7 +244,7 @@ class VerifiedApproval(Extension):
         low = self._server
         assert low is not None
         async with strict_stdio(limits or Limits()) as (read, write):
-            self._handler.reads_strictly = True
+            self._handler.read_strictly()
             await low.run(read, write, low.create_initialization_options())
 
     def http_app(self, server: AnyServer, **options: Any) -> Starlette:

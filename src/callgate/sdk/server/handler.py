@@ -323,12 +323,24 @@ class ApprovalHandler:
 
     def __init__(self, tools: GatedTools, service: Callable[[], OpenedService], user: Approver | None) -> None:
         self.tools = tools
-        self.server_name = ""
-        self.reads_strictly = False
-        self.in_place: Callable[[], bool] = lambda: False
+        self._server: Server[Any] | None = None
+        self._gate: object = None
+        self._reads_strictly = False
         self._service = service
         self._user = user
         self._warned = False
+
+    def attach(self, server: Server[Any]) -> None:
+        """Answer for this server, whose handler of `tools/call` is the gate by now."""
+        self._server, self._gate = server, server.get_request_handler("tools/call")
+
+    def read_strictly(self) -> None:
+        """Messages on stdio are read strictly from now on."""
+        self._reads_strictly = True
+
+    @property
+    def server_name(self) -> str:
+        return "" if self._server is None else self._server.name
 
     # ---- the methods of §4.4 ----
 
@@ -415,7 +427,7 @@ class ApprovalHandler:
 
     def _warn_of_lenient_reading(self, ctx: Context) -> None:
         scope = getattr(ctx.request, "scope", {})
-        if not self._warned and not scope.get(READ, self.reads_strictly and ctx.request is None):
+        if not self._warned and not scope.get(READ, self._reads_strictly and ctx.request is None):
             self._warned = True
             log.warning(
                 "this server's messages are not read strictly: a duplicate key in them goes unnoticed; "
@@ -429,7 +441,10 @@ class ApprovalHandler:
 
         The SDK takes `extensions` out of the handshake era's `initialize`; here it is put back.
         """
-        if ctx.method == "tools/call" and not self.in_place():
+        server = self._server
+        if ctx.method == "tools/call" and (
+            server is None or server.get_request_handler("tools/call") is not self._gate
+        ):
             log.error("the server's tools/call handler was replaced after verified approval was attached")
             raise wire_error(Refused(Reason.APPROVAL_UNAVAILABLE, "this server's gate is not in place"))
         result = as_dict(await call_next(ctx))
