@@ -2,9 +2,10 @@
 
 import pytest
 
-from support.pinning import shifty_site
+from support.gateway import serving
+from support.pinning import PINNING, Site, shifty_site
 from support.registry import requirement
-from support.shifting import tool
+from support.shifting import listening, tool
 from support.table import rows
 from support.visitors import Way, all_ways, few_ways, reason_of
 
@@ -96,6 +97,41 @@ def test_another_server_that_says_the_same_of_itself_gets_nothing(tmp_path, era)
         assert site["second"].called == []
         ids = {one.server_id for one in site.servers_seen()}
         assert len(ids) == 2
+
+
+@requirement("TP-025", "TP-027", "TP-028")
+@rows("era", ["legacy", "modern"])
+def test_each_part_of_an_address_counts(tmp_path, era):
+    """One server by its address, by another name of the same machine, and as somebody whom the operator names."""
+    with listening(tmp_path / "web") as server:
+        server.fresh(tool("read"))
+        local = server.url.replace("127.0.0.1", "localhost")
+        proven = {"url": server.url, "pinning": {"identity": "spiffe://prod/mail"}}
+        tables = {"plain": {"url": server.url}, "elsewhere": {"url": local}, "proven": proven}
+        with serving(tmp_path, tables, reviewed=False, pinning=PINNING) as gateway:
+            site = Site(tmp_path, gateway, dict.fromkeys(tables, server))
+            plain, *others = (site.visit(Way("serve", era, name)) for name in tables)
+            assert plain.names() == []
+            site.approve("plain", "read")
+            plain.until_open("read")
+            before = len(server.called)
+            for other in others:
+                assert other.names() == []
+                assert other.reason("read") == "tool_not_approved"
+            server.be(version="1.0.1")
+            plain = site.again(plain, Way("serve", era, "plain"))
+            assert plain.names() == []
+            assert plain.reason("read") == "tool_not_approved"
+            assert len(server.called) == before
+            # The record says of each refused call as whom its server was known.
+            ids = {one["extra"]["pin"]["server_id"] for one in site.records() if one.get("reason")}
+            assert {one.partition(" (")[0] for one in ids} == {
+                f"{server.url} as unauthenticated",
+                f"{local} as unauthenticated",
+                f"{server.url} as spiffe://prod/mail",
+            }
+            assert any(one.endswith(" 1.0.1)") for one in ids)
+            site.leave()
 
 
 @rows("name", ["x (y 1.0.0)", "a) as tls:bank (b", "%20", "shifty\u0000", "\u202egnp", "n" * 5000])

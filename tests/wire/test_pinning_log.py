@@ -159,3 +159,28 @@ def test_a_change_is_logged_and_alerted_once_although_it_is_approved_at_once(tmp
         )
         assert len(posted) == 1
         assert posted[0]["after"] == after.approval_hash
+
+
+@requirement("TP-042")
+@few_ways
+def test_a_key_among_the_arguments_raises_an_alert_on_record(pinned, way):
+    """A call with a made-up key, and one without; the alert names the call and not the key."""
+    key = "sk_live_" + "4eC39HqLyjWDarjtT1zdp7dc" + "Zq8w"
+    server = pinned.server(way)
+    server.fresh(tool("read"))
+    visitor = pinned.visit(way)
+    visitor.names()
+    pinned.approve(way.server, "read")
+    visitor.until_open("read")
+    before = len(pinned.deeds("pinning.arguments", server=way.server))
+    assert visitor.reason("read", id="the weather") == ""
+    # Whether it leaves is for other checks to say.
+    visitor.call("read", id=key)
+    found = until(lambda: pinned.deeds("pinning.arguments", server=way.server)[before:], "the alert is on record")
+    assert len(found) == 1
+    detail = found[0]["detail"]
+    assert detail["tool"] == "read"
+    assert detail["found"]
+    assert key not in str(found)
+    calls = [one for one in calls_of(pinned.gateway, "read") if one["decision"]["call"] == detail["call"]]
+    assert len(calls) == 1

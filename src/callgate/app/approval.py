@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -31,6 +33,7 @@ from callgate.transport.http.exchange import origin_of
 
 if TYPE_CHECKING:
     from callgate.audit import AuditLog
+    from callgate.pinning.identity import ServerRef
     from callgate.pinning.storage import PinRepository
 
 _ANY_LOCAL_PORT: Final = "http://localhost:*"
@@ -68,11 +71,14 @@ class ApprovalRuntime:
         self._lobby = PendingApprovals()
         self._made: tuple[ApprovalSection, Approvals] | None = None
 
-    def furnish(self, config: Config, learnt: ServerObservations) -> ApprovalWiring:
-        """The stage of a configuration."""
+    def furnish(
+        self, config: Config, learnt: ServerObservations, places: Mapping[str, ServerRef] | None = None
+    ) -> ApprovalWiring:
+        """The stage of a configuration, which says what stands behind each name."""
         section = config.approval
         approvals = self.service(section)
-        gating = ApprovalPolicies(config, learnt.catalogues, Deployment(section.server_id, self._shelf.identity))
+        deployment = Deployment(section.server_id, self._shelf.identity, cache(partial(_runs, places or {})))
+        gating = ApprovalPolicies(config, learnt.catalogues, deployment)
         learnt.gatings = gating
         approver = Approver(config, approvals)
         times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
@@ -105,6 +111,12 @@ class ApprovalRuntime:
     async def _page(self, section: ApprovalSection, request: str) -> str:
         base = section.url.rstrip("/") if section.url is not None else await self.address()
         return f"{base}/approve/{request}"
+
+
+def _runs(places: Mapping[str, ServerRef], server: str) -> str:
+    """What stands behind a name, as far as the configuration decides it: not what the server says of itself."""
+    at = places.get(server)
+    return "" if at is None else hashlib.sha256(at.identify("").server_id.encode()).hexdigest()[:32]
 
 
 class ApprovalPolicies(dict[str, ServerApprovalPolicy]):

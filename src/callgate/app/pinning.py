@@ -29,7 +29,7 @@ from callgate.pinning.review.views import Labelling
 from callgate.pinning.server_sets import ServerSets, SetFindings, decided, same
 from callgate.pinning.service import Pins
 from callgate.pinning.stage import PinningStage
-from callgate.pinning.storage import PinRepository
+from callgate.pinning.storage import PinRepository, ServerMarks
 from callgate.pinning.toolsets import DecisionWatch, ListReading, Toolsets
 from callgate.pipeline.list_changed import ListChangedNotifier
 from callgate.store import SqlPins, Store
@@ -274,6 +274,8 @@ class PinningRuntime:
             return [key.secret for key in keyring.versions(KEY)]
 
         self.watch = DecisionWatch(self.shelf, keys, lambda refresh: Follower(store.watch, refresh, "callgate-pins"))
+        self._servers = Follower(store.watch, self._follow_servers, "callgate-servers")
+        self._marks: ServerMarks = {}
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
         # What was learnt of the servers in use, and who they were to an earlier gateway, by name, the last first.
         self._learnt: set[ServerObservations] = set()
@@ -301,6 +303,7 @@ class PinningRuntime:
             await asyncio.to_thread(self._keyring.make, KEY)
         await self.watch.start()
         self.watch.decided = self._decided
+        await self._servers.start()
         await self._recall(self._toolsets())
         await self.registrar.start()
         await self.company.start()
@@ -308,11 +311,26 @@ class PinningRuntime:
         if self.company.behind:
             self._decided()
 
+    async def _follow_servers(self) -> None:
+        """What other gateways have met of the servers that are used here."""
+        try:
+            self._marks, met = await self.shelf.servers_since(self._marks)
+        except CallgateError as error:
+            log.warning("servers not read", extra={"fields": {"error": str(error)}})
+            return
+        except Exception as error:  # noqa: BLE001 - one reading that breaks must not end the others
+            log.error("servers not read", extra={"fields": {"error": place(error)}})
+            return
+        for seen in met:
+            for toolsets in self._toolsets():
+                toolsets.met_elsewhere(seen.name, seen)
+
     async def stop(self) -> None:
         for task in self._looking:
             task.cancel()
         await self.registrar.stop()
         await self.company.stop()
+        await self._servers.stop()
         await self.watch.stop()
         if self._webhook is not None:
             await self._webhook.close()

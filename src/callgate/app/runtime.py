@@ -144,10 +144,11 @@ class Runtime:
                     await watch.catch_up()
 
     def dispatcher(self, config: Config, learnt: ServerObservations) -> Dispatcher:
-        approving = self._open_office().furnish(config, learnt) if config.approves else None
+        at = _places(config, learnt)
+        approving = self._open_office().furnish(config, learnt, at) if config.approves else None
         pinned = None
         if config.pinning.mode != "off":
-            pinned = self._pin_office().furnish(config, _places(config, learnt), learnt, self.catch_up)
+            pinned = self._pin_office().furnish(config, at, learnt, self.catch_up)
         trusted = None
         if config.trust.mode != "off":
             approved = () if pinned is None else (pinned.label,)

@@ -217,11 +217,21 @@ _RELAYED: Final = ApprovalRequirement(relayed=True)
 
 
 class Deployment:
-    """What sets this deployment's signatures apart (§4.6): configured, or kept in the store since the first time."""
+    """What sets this deployment's signatures apart (§4.6): configured, or kept in the store since the first time.
 
-    def __init__(self, configured: str | None, identity: Callable[[str], Awaitable[str]]) -> None:
+    `runs` says what a server's name stands for. It is part of what is signed: the same name may stand for another
+    program tomorrow, and an approval is not for that.
+    """
+
+    def __init__(
+        self,
+        configured: str | None,
+        identity: Callable[[str], Awaitable[str]],
+        runs: Callable[[str], str] = lambda _server: "",
+    ) -> None:
         self._id = configured
         self._identity = identity
+        self._runs = runs
         self.known = configured is not None
 
     async def find_out(self) -> None:
@@ -230,7 +240,8 @@ class Deployment:
 
     def server_id(self, server: str) -> str:
         assert self._id is not None
-        return f"{self._id}/{server}"
+        runs = self._runs(server)
+        return f"{self._id}/{server}#{runs}" if runs else f"{self._id}/{server}"
 
 
 class ServerApprovalPolicy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -64,6 +64,10 @@ class PinBounds(msgspec.Struct, frozen=True):
 USUAL: Final = PinBounds()
 
 
+# When each server was met last, and with which list, by its key in the store.
+ServerMarks: TypeAlias = Mapping[bytes, tuple[int, bytes]]
+
+
 class PinRepository(Protocol):
     """Each method is one transaction. A witness is what the audit log writes in the same one."""
 
@@ -94,6 +98,9 @@ class PinRepository(Protocol):
 
     async def servers(self) -> list[ServerSeen]:
         """Every identity that was met, the last met first."""
+
+    async def servers_since(self, known: ServerMarks) -> tuple[ServerMarks, list[ServerSeen]]:
+        """Those that were met anew or otherwise since these marks were read, the first first; and the marks of now."""
 
     async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
         """The newest text of each tool of a server.

@@ -23,7 +23,7 @@ from callgate.pinning.chain import DecisionChain, Keys
 from callgate.pinning.identity import ServerRef, is_named, reported_as
 from callgate.pinning.judging import Toolset, judge
 from callgate.pinning.listing import EntryReader, ListPage, ListSize, ToolListing, doubled, read_page
-from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity
+from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity, ServerSeen
 from callgate.pinning.storage import PinRepository
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.pipeline.timeouts import pauses
@@ -379,6 +379,8 @@ class Toolsets:
         self._clock = clock
         self._lines = ToolLists()
         self._generations: dict[str, int] = {}
+        # As whom each server was met last by any gateway, and with which list.
+        self._elsewhere: dict[str, tuple[str, str]] = {}
         self._reported: dict[str, str] = {}
         # By configured name, then by server_id: the last one first.
         self._recalled: dict[str, dict[str, ServerIdentity]] = {}
@@ -489,6 +491,30 @@ class Toolsets:
         self._reported.pop(server, None)
         self._stamping.discard(server)
         self._anonymous.discard(server)
+
+    def met_elsewhere(self, server: str, seen: ServerSeen) -> None:
+        """A server was met, maybe by another gateway. Whatever is known here of it as another one is read again."""
+        place, met = self.places.get(server), (seen.server_id, seen.digest)
+        if place is None or place.kind != "http" or place.by_caller or seen.lineage != place.identify("").lineage:
+            # A command starts a process for each gateway, and a list for each caller is nobody else's.
+            return
+        if self._elsewhere.get(server) == met:
+            return
+        self._elsewhere[server] = met
+        known = [
+            (line.identity.server_id, line.listing.digest)
+            for (name, _), line in self._lines.items()
+            if name == server and line.identity is not None and line.listing is not None
+        ]
+        if all(one == met for one in known):
+            return
+        self._generations[server] = self.generation(server) + 1
+        if any(server_id != seen.server_id for server_id, _ in known):
+            # What it called itself here is not the last word.
+            self._reported.pop(server, None)
+            self._stamping.discard(server)
+            self._anonymous.discard(server)
+            self._remember(server, seen.identity)
 
     def hear(self, server: str, message: bytes) -> None:
         """A message of the server's own accord: what was verified may hold no longer."""

@@ -39,6 +39,7 @@ from callgate.pinning.storage import (
     Link,
     PinBounds,
     Sealed,
+    ServerMarks,
     check_link,
     check_wanted,
     compare,
@@ -457,6 +458,17 @@ class SqlPins(Repository):
         query = select(server_seen.c.body, server_seen.c.last_seen)
         found = [replace(unpack(row.body, ServerSeen), last_seen=row.last_seen) for row in await self._rows(query)]
         return sorted(found, key=lambda server: (-server.last_seen, server.server_id))
+
+    async def servers_since(self, known: ServerMarks) -> tuple[ServerMarks, list[ServerSeen]]:
+        columns = (server_seen.c.key, server_seen.c.last_seen, server_seen.c.list_state)
+        marks = {row.key: (row.last_seen, row.list_state) for row in await self._rows(select(*columns))}
+        fresh = [key for key, mark in marks.items() if known.get(key) != mark]
+        found: list[ServerSeen] = []
+        for at in range(0, len(fresh), _MANY):
+            wanted = server_seen.c.key.in_(fresh[at : at + _MANY])
+            rows = await self._rows(select(server_seen.c.body, server_seen.c.last_seen).where(wanted))
+            found += [replace(unpack(row.body, ServerSeen), last_seen=row.last_seen) for row in rows]
+        return marks, sorted(found, key=lambda server: server.last_seen)
 
     async def tools(self, server_id: str | None = None) -> list[ToolSeen]:
         stated = [tool_text.c[name] for name in ("approval_hash", "changes", "first_seen", "last_seen")]
