@@ -98,7 +98,7 @@ async def _request(app: Any, path: str, cookie: str) -> tuple[float, float, int]
 async def _opened(folder: Path, say: Say) -> AsyncIterator[tuple[Any, str, dict[str, str]]]:
     """The console over a store that has everything in it, somebody's cookie, and the pages to ask for."""
     from callgate.approval import Approvals, ApprovalSettings, RelyingParty
-    from callgate.approval.storage import ApprovalBounds
+    from callgate.approval.model import ApprovalBounds
     from callgate.audit import AuditLog
     from callgate.config import parse
     from callgate.console import console_app

@@ -14,8 +14,8 @@ from webauthn.helpers.known_root_certs import apple_webauthn_root_ca
 from callgate.approval import ApprovalPolicy, UnreadableAnnotation, read_annotation
 from callgate.approval.action import from_base64url, to_base64url
 from callgate.approval.evidence import Evidence, read_evidence
+from callgate.approval.model import Attestation
 from callgate.approval.schema import check_arguments
-from callgate.approval.settings import Attestation
 from callgate.approval.webauthn import (
     MalformedResponse,
     NotVerified,

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 from sqlalchemy import text
 
-from callgate.approval.storage import ApprovalBounds
+from callgate.approval.model import ApprovalBounds
 from callgate.errors import Reason, Refused, Spent
 from support.registry import requirement
 from support.shelves import (

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from callgate.approval.storage import ApprovalBounds
+from callgate.approval.model import ApprovalBounds
 from callgate.errors import Reason, Refused
 from callgate.store import SqlApprovals, Store
 from support.registry import requirement

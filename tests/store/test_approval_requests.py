@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from callgate.approval.model import GrantUse
-from callgate.approval.storage import ApprovalBounds
+from callgate.approval.model import ApprovalBounds, GrantUse
 from callgate.errors import Reason, Refused, Spent
 from callgate.store import Store
 from support.shelves import (

@@ -16,9 +16,8 @@ from typing import Any, Final, TypeAlias
 
 from aiohttp import web
 
-from callgate.approval.model import Gated
+from callgate.approval.model import ApprovalSettings, Gated, RelyingParty
 from callgate.approval.service import Approvals
-from callgate.approval.settings import ApprovalSettings, RelyingParty
 from callgate.canonical import canonical
 from callgate.errors import Refused
 from callgate.protocol import CAPABILITY, CHALLENGE_CREATE, ENROLL_BEGIN, ENROLL_FINISH, META

@@ -16,6 +16,7 @@ from msgspec.structs import astuple, replace
 from sqlalchemy import text
 
 from callgate.approval.model import (
+    ApprovalBounds,
     ApprovalPolicy,
     Challenge,
     ChallengeUse,
@@ -27,7 +28,7 @@ from callgate.approval.model import (
     Ticket,
     User,
 )
-from callgate.approval.storage import ApprovalBounds, ApprovalRepository
+from callgate.approval.storage import ApprovalRepository
 from callgate.errors import Refused
 from callgate.store import DECISION, AuditRow, SqlApprovals, Store
 from support import racing

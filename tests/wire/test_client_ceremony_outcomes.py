@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from mcp import Client
 
-from callgate.approval.settings import ApprovalSettings
+from callgate.approval.model import ApprovalSettings
 from callgate.errors import APPROVAL, ConfigError, Reason
 from callgate.protocol import CHALLENGE_CREATE, META
 from callgate.sdk import authenticators

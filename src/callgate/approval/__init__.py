@@ -4,20 +4,23 @@ from callgate.approval.annotation import UnreadableAnnotation, annotation, check
 from callgate.approval.display import Describe, display_text, escape
 from callgate.approval.evidence import VerifiedCall
 from callgate.approval.model import (
+    ApprovalBounds,
     ApprovalPolicy,
+    ApprovalSettings,
+    Attestation,
     ChallengeUse,
     ConsoleSession,
     Credential,
     Gated,
     GrantUse,
+    RelyingParty,
     Request,
     Ticket,
     User,
 )
 from callgate.approval.people import EnrolledPasskey
 from callgate.approval.service import Approvals, IssuedChallenge
-from callgate.approval.settings import ApprovalSettings, Attestation, RelyingParty
-from callgate.approval.storage import ApprovalBounds, ApprovalRepository
+from callgate.approval.storage import ApprovalRepository
 
 # The names that server authors know from `VerifiedApproval`.
 Bounds, Policy, Settings = ApprovalBounds, ApprovalPolicy, ApprovalSettings

@@ -10,10 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from callgate.approval.action import action_hash, from_base64url, to_base64url
-from callgate.approval.model import ApprovalPolicy, Challenge, ChallengeUse, Credential
+from callgate.approval.model import ApprovalPolicy, Challenge, ChallengeUse, Credential, RelyingParty
 from callgate.approval.overview import fingerprint
 from callgate.approval.reach import how_to_add, kind_of
-from callgate.approval.settings import RelyingParty
 from callgate.approval.webauthn import (
     Assertion,
     MalformedResponse,

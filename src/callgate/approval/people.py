@@ -14,8 +14,7 @@ import msgspec
 
 from callgate.approval.action import to_base64url, to_iso
 from callgate.approval.evidence import METHODS, Method
-from callgate.approval.model import Credential, Registration, Role, Ticket, User
-from callgate.approval.settings import ApprovalSettings, RelyingParty
+from callgate.approval.model import ApprovalSettings, Credential, Registration, RelyingParty, Role, Ticket, User
 from callgate.approval.storage import ApprovalRepository
 from callgate.approval.webauthn import (
     ALGORITHMS,

@@ -24,6 +24,7 @@ from callgate.approval.evidence import (
     read_evidence,
 )
 from callgate.approval.model import (
+    ApprovalBounds,
     ApprovalPolicy,
     Challenge,
     ChallengeUse,
@@ -37,7 +38,6 @@ from callgate.approval.model import (
 from callgate.approval.people import Enrolment
 from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.schema import check_arguments
-from callgate.approval.storage import ApprovalBounds
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
 

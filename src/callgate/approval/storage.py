@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import msgspec
-
 from callgate.approval.model import (
+    ApprovalBounds,
     Challenge,
     ChallengeUse,
     ConsoleSession,
@@ -25,17 +24,6 @@ from callgate.approval.model import (
     Use,
     User,
 )
-
-
-class ApprovalBounds(msgspec.Struct, frozen=True):
-    """How much may be open at once."""
-
-    per_user: int = 20
-    in_all: int = 10_000
-    # Waiting approval requests of one person, and registrations under way of one person.
-    requests_per_user: int = 20
-    registrations_per_user: int = 5
-    credentials_per_user: int = 20
 
 
 class ApprovalRepository(Protocol):

@@ -20,8 +20,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from callgate.approval.action import from_base64url, to_base64url
-from callgate.approval.model import Credential
-from callgate.approval.settings import Attestation, RelyingParty
+from callgate.approval.model import Attestation, Credential, RelyingParty
 
 if TYPE_CHECKING:
     from webauthn.registration.verify_registration_response import VerifiedRegistration

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
 
 from callgate.approval.model import (
+    ApprovalBounds,
     Challenge,
     ChallengeUse,
     ConsoleSession,
@@ -26,7 +27,6 @@ from callgate.approval.model import (
     Use,
     User,
 )
-from callgate.approval.storage import ApprovalBounds
 from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused, Spent

@@ -6,7 +6,7 @@ import cbor2
 import pytest
 
 from callgate.approval.action import from_base64url, to_base64url
-from callgate.approval.settings import RelyingParty
+from callgate.approval.model import RelyingParty
 from callgate.approval.webauthn import MalformedResponse, check_public_key
 from callgate.errors import Reason, Refused
 from support.ceremonies import ORIGIN, Scene, authenticator, evidence, resigned

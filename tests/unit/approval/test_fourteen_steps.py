@@ -4,8 +4,7 @@ import msgspec
 import pytest
 
 from callgate.approval.evidence import WebAuthn
-from callgate.approval.model import ApprovalPolicy, Gated
-from callgate.approval.settings import ApprovalSettings
+from callgate.approval.model import ApprovalPolicy, ApprovalSettings, Gated
 from callgate.errors import APPROVAL, Reason, Refused, Spent
 from support.ceremonies import ARGUMENTS, GATED, SERVER_ID, Scene, authenticator, evidence
 from support.memory import MemoryShelf

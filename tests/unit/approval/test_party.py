@@ -2,7 +2,7 @@ import hashlib
 
 import pytest
 
-from callgate.approval.settings import RelyingParty
+from callgate.approval.model import RelyingParty
 from callgate.errors import ConfigError
 from support.table import rows
 
