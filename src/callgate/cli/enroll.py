@@ -201,7 +201,12 @@ def _print(issued: IssuedTicket, url: str | None, *, as_json: bool, here: bool =
     if issued.new:
         other = f" {issued.twin} is somebody else." if issued.twin else ""
         typer.echo(f"{issued.user} is new here and was added.{other}")
-    typer.echo(f"{issued.user} opens this link to enrol a passkey, once, until {moment(issued.expires_at)}:\n")
+    if waits:
+        typer.echo(
+            f"Open this link to make a passkey for {issued.user}. It works once, until {moment(issued.expires_at)}:\n"
+        )
+    else:
+        typer.echo(f"{issued.user} opens this link to enrol a passkey, once, until {moment(issued.expires_at)}:\n")
     typer.echo(f"  {link}\n")
     if issued.approves:
         typer.echo(f"{issued.approves}\n")

@@ -49,7 +49,7 @@ def status(
         typer.echo("Your gateway does not run. It starts with the first wrapped server, or with `callgate restart`.")
         raise typer.Exit(1)
     since = show_when(round(found["began"] * 1000))[:19]
-    typer.echo(f"Your gateway runs since {since}: process {found['pid']}, version {found['version']}.")
+    typer.echo(f"Your gateway has run since {since}: process {found['pid']}, version {found['version']}.")
     typer.echo(f"Console: {found['address']}")
     if not found["servers"]:
         typer.echo("No server is wrapped at the moment.")
