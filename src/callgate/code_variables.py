@@ -33,3 +33,19 @@ def changes_code(name: str) -> bool:
     if _EXACT.fullmatch(name):
         return True
     return _LOADS.match(name) is not None and _SILENT.fullmatch(name) is None
+
+
+# Of a word that is no path these may make a file of the folder that a program starts in.
+_LEADS: Final = re.compile(
+    r"(?i)OPT|FLAG|PATH|LIB|LOAD|START|REQUIRE|IMPORT|COMMAND|SCRIPT|HOOK|PLUGIN|PREFIX|DIR|ROOT|HOME|FILE|CONFIG|ENV"
+)
+_PLACES: Final = re.compile(r"/[^:\s]*(?::/[^:\s]*)*")
+_ADDRESS: Final = re.compile(r"https?://\S+")
+_WORD: Final = re.compile(r"[\w.-]{1,100}")
+
+
+def is_same_everywhere(name: str, value: str) -> bool:
+    """Whether a variable says the same in every folder: whole paths, an address, or a word that leads to no file."""
+    if _PLACES.fullmatch(value) or _ADDRESS.fullmatch(value):
+        return True
+    return _WORD.fullmatch(value) is not None and _LEADS.search(name) is None

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from callgate.app.servers import command_place, remember_variables
 from support.gateway import approve_listed, serving, write_config
 from support.nursery import CALLGATE
 from support.pinning import PINNING, Site
@@ -234,3 +235,33 @@ def test_an_approval_that_says_nothing_of_the_arguments(tmp_path, machine):
         assert waiting["tools"][0]["unchanged"]
         assert any("`--load`" in notice and "`evil.js`" in notice for notice in waiting["notices"])
         assert any("started in another way" in notice for notice in waiting["notices"])
+
+
+def test_variables_of_the_users_terminal_are_no_other_server_and_any_other_value_is(tmp_path, monkeypatch):
+    """A desktop client has fewer variables than the terminal in which its servers were reviewed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    session = {
+        "NODE_EXTRA_CA_CERTS": "/home/ann/ca.pem",
+        "PIP_INDEX_URL": "https://packages.example/simple",
+        "UV_INDEX_STRATEGY": "first-index",
+    }
+    # These lead to another file in each folder, and are remembered for none.
+    leading = {"NODE_OPTIONS": "--require=./hook.js", "PYTHONPATH": "src", "LD_PRELOAD": "hook.so", "BASH_ENV": "../rc"}
+
+    def identity(environ):
+        known = {"PATH": "/usr/bin:/bin", **environ}
+        return command_place("memory", ["npx", "-y", SPEC], "", None, folder="/", environ=known).identify("").server_id
+
+    bare = identity({})
+    assert identity(session) != bare
+    remember_variables({**session, **leading, "SECRET": "unrelated"})
+    kept = tmp_path / "state" / "callgate" / "variables.json"
+    assert kept.stat().st_mode & 0o077 == 0
+    assert "packages.example" not in kept.read_text()
+    assert identity(session) == bare
+    assert identity({"NODE_EXTRA_CA_CERTS": session["NODE_EXTRA_CA_CERTS"]}) == bare
+    for name, value in {**leading, "PIP_INDEX_URL": "https://evil.example/simple", "UV_INDEX": "/tmp/evil"}.items():
+        assert identity({**session, name: value}) != bare, name
+    # What another terminal has comes to it, and takes nothing away.
+    remember_variables({"UV_INDEX": "/opt/index"})
+    assert identity({**session, "UV_INDEX": "/opt/index"}) == bare

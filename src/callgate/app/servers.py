@@ -2,14 +2,75 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
+from pathlib import Path
+from typing import Final
 
+import platformdirs
+
+from callgate.code_variables import changes_code, is_same_everywhere
 from callgate.config import Config, ServerPinning, ServerSection
 from callgate.pinning.identity import _REMEMBERED, ServerRef, command_identity, http_identity
 from callgate.pinning.model import ServerIdentity
 from callgate.trust.catalogue import data_of
+
+# Variables of the user's own terminals, as digests: their values may be secrets.
+_OWN_VARIABLES: Final = "variables.json"
+_MOST_VARIABLES: Final = 1000
+
+
+def remember_variables(environ: Mapping[str, str] = os.environ) -> None:
+    """What is set in the terminal of the user is the user's own, for each client that hands it to a server.
+
+    A desktop client has fewer of these variables than the terminal in which its servers were reviewed. Where a value
+    leads to another file in each folder, it is not remembered.
+    """
+    file = _variables_file()
+    found = {
+        _digest(name, value)
+        for name, value in environ.items()
+        if changes_code(name) and is_same_everywhere(name, value)
+    }
+    known = _own_variables()
+    if found <= known or len(found | known) > _MOST_VARIABLES:
+        return
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = file.with_suffix(f".{os.getpid()}")
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
+        json.dump(sorted(found | known), out)
+    new.replace(file)
+
+
+def _variables_file() -> Path:
+    return platformdirs.user_state_path("callgate", appauthor=False) / _OWN_VARIABLES
+
+
+def _own_variables() -> frozenset[str]:
+    with suppress(OSError, ValueError):
+        found = json.loads(_variables_file().read_text())
+        if isinstance(found, list):
+            return frozenset(one for one in found if isinstance(one, str))
+    return frozenset()
+
+
+def _digest(name: str, value: str) -> str:
+    return hashlib.sha256(f"{name}={value}".encode(errors="surrogateescape")).hexdigest()
+
+
+def _without_own(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a server is started with, without those of the user's own terminals. Its PATH stays: programs
+    are looked for on it."""
+    own = _own_variables()
+    return {
+        name: value
+        for name, value in environ.items()
+        if name.upper() == "PATH" or not changes_code(name) or _digest(name, value) not in own
+    }
 
 
 def places(config: Config) -> dict[str, ServerRef]:
@@ -25,7 +86,7 @@ def place(name: str, server: ServerSection, environ: Mapping[str, str] = os.envi
         identify = lru_cache(_REMEMBERED)(lambda reported: http_identity(url, authenticated=proven, reported=reported))
     else:
         cwd = None if server.cwd is None else str(server.cwd)
-        identify = command_identity(server.argv, cwd, server.environment(environ), data_of=data_of)
+        identify = command_identity(server.argv, cwd, _without_own(server.environment(environ)), data_of=data_of)
     group = server.pinning.group or ""
     return ServerRef(name, group, server.target, identify, server.forward_authorization, server.kind)
 
@@ -41,4 +102,4 @@ def command_place(
 ) -> ServerRef:
     """The place of a command that was given on the command line, with the folder and variables that it was given in."""
     group = pinning.group if pinning is not None else None
-    return ServerRef(name, group or "", target, command_identity(argv, None, environ, folder, data_of))
+    return ServerRef(name, group or "", target, command_identity(argv, None, _without_own(environ), folder, data_of))

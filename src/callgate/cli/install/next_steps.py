@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import typer
 from rich.console import Console
 
+from callgate.app.servers import remember_variables
 from callgate.cli import complain
 from callgate.cli.common import spinner, store_file
 from callgate.cli.doctor.servers import (
@@ -78,6 +80,9 @@ class NextSteps:
             self._say("\nThe callgate.toml in this folder is another gateway's: type these in another folder.")
             asks = False
         config = _settings(self._path)
+        with suppress(OSError):
+            # Without it, tools that are reviewed here may wait again in a client that has fewer variables.
+            remember_variables()
         missing = self._missing(config)
         if asks and missing.unmet:
             self._meet(missing.unmet)
