@@ -12,6 +12,7 @@ import msgspec
 from callgate.trust.effects import decode
 from callgate.trust.hints import from_hints
 from callgate.trust.model import Annotations, ToolLabel
+from callgate.trust.proposing import Spared
 from callgate.trust.resolving import ArgumentRule, Matched, matched
 from callgate.trust.said import Defaults, Layer, Said, either, said_of, tightened, whole
 
@@ -54,6 +55,7 @@ class Labels:
         self._declared: dict[str, dict[str, Annotations]] = {}
         self._guessed: dict[str, dict[str, tuple[str, ...]]] = {}
         self._fixed: dict[str, dict[str, Mapping[str, frozenset[str]]]] = {}
+        self._spared: dict[str, dict[str, Spared | None]] = {}
         self._approved: dict[str, dict[str, str]] = {}
         self._tools: dict[tuple[str, str, str], _Tool] = {}
 
@@ -67,6 +69,7 @@ class Labels:
         tools: Mapping[str, Annotations],
         guessed: Mapping[str, tuple[str, ...]] | None = None,
         fixed: Mapping[str, Mapping[str, frozenset[str]]] | None = None,
+        spared: Mapping[str, Spared | None] | None = None,
     ) -> None:
         """The server's list, as read by the vocabulary; `guessed` has arguments that look critical by their schema,
         `fixed` the values that the schema has for them."""
@@ -75,6 +78,7 @@ class Labels:
         if known == (new, guesses, values):
             return
         self._declared[server], self._guessed[server], self._fixed[server] = new, guesses, values
+        self._spared[server] = dict(spared or {})
         self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
 
     def approve(self, server: str, tools: Mapping[str, str]) -> None:
@@ -167,6 +171,8 @@ class Labels:
             label = msgspec.structs.replace(label, reviewed=True)
         if fixed := self._fixed.get(server, {}).get(tool):
             label = msgspec.structs.replace(label, fixed=fixed)
+        if spared := self._spared.get(server, {}).get(tool):
+            label = msgspec.structs.replace(label, spared=spared)
         if declared == Annotations() or (words.trusted and not approved.chosen):
             return label
         if words.trusted:

@@ -102,6 +102,8 @@ class ToolLabel(msgspec.Struct, frozen=True):
     fields: Mapping[str, str] = {}
     # Path of an argument to the values that its approved schema has for it: those are nobody's text.
     fixed: Mapping[str, frozenset[str]] = {}
+    # Arguments that make it graver, what it does with them, and what it does without any of them.
+    spared: tuple[frozenset[str], tuple[str, ...], tuple[str, ...]] | None = None
     attribution: tuple[str, ...] = ()
     unknown: frozenset[str] = frozenset()
     origins: Mapping[str, Origin] = {}

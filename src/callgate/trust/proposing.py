@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import dropwhile, islice, takewhile
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -151,7 +151,7 @@ def is_named(tool: str, says: Callable[[str], bool]) -> bool:
     return bool(about) and all(any(map(says, _forms(word))) for word in about)
 
 
-def mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
+def _mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
     """What a call of a tool for several acts does: where one argument says which, with a verb that the approved schema
     has for it. None where nothing, or more than one, says so, and for a change of what may not stay with the user."""
     named = [name for name in arguments if name in label.fixed and not _LISTS["modes"].isdisjoint(_words(name))]
@@ -164,14 +164,60 @@ def mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
     return kind if kind != "runs" else None
 
 
-def goes_further(name: str, value: object, *, inner: bool = False) -> bool:
+class Spared(NamedTuple):
+    """What a tool does where a call has none of some arguments, each of which makes it graver."""
+
+    arguments: frozenset[str]
+    effects: tuple[str, ...]
+    without: tuple[str, ...]
+
+
+def spared(tool: Mapping[str, Any]) -> Spared | None:
+    """The arguments that a tool can do without and that make it graver, as its schema has them."""
+    schema = tool.get("inputSchema")
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    if not isinstance(schema, Mapping) or not isinstance(properties, Mapping) or len(properties) > _NAMES:
+        return None
+    required = schema.get("required")
+    optional = [name for name in properties if not isinstance(required, list) or name not in required]
+    words = {name: [_words(one) for one in _names({"properties": {name: properties[name]}})] for name in optional}
+    grave = frozenset(
+        name for name in optional if _of_arguments(words[name], reads=False, gives_out=False, schema=schema) & GRAVE
+    )
+    if not grave:
+        return None
+    left = {name: one for name, one in properties.items() if name not in grave}
+    effects = _guess(tool).label.effects
+    without = _guess({**tool, "inputSchema": {**schema, "properties": left}}).label.effects
+    return Spared(grave, effects, without) if without and without != effects else None
+
+
+def effects_of_call(label: ToolLabel, reviewed: Effects, arguments: Mapping[str, Any]) -> Effects:
+    """What this call of a tool does, where its arguments tell: it has one of several acts, leaves out what would make
+    it graver, or says that more is done."""
+    if (mode := _mode_of(label, arguments)) is not None:
+        # One tool for several acts, of which the schema has the names: this call is one of them.
+        kept = [one for one in reviewed.effects if one == "reads_others" or (one == "sends" and mode != "reads")]
+        effects = {"reads": ["reads_own"] if not kept else []}.get(mode, [mode])
+        return Effects(ordered((*kept, *effects)), reviewed.critical)
+    spares = label.spared
+    if spares is not None and spares[1] == reviewed.effects and spares[0].isdisjoint(arguments):
+        reviewed = Effects(spares[2], reviewed.critical)
+    if GRAVE.isdisjoint(set(reviewed.effects) - {"sends"}) and any(
+        _goes_further(name, value) for name, value in arguments.items()
+    ):
+        return Effects(ordered((*reviewed.effects, "destroys")), reviewed.critical)
+    return reviewed
+
+
+def _goes_further(name: str, value: object, *, inner: bool = False) -> bool:
     """Whether an argument says that more is done than a change: something is dropped or switched off, or others may
     see it. One within another (`inner`) may be in no schema, so that no proposal knew of it."""
     words = _words(name)
     if inner and not _LISTS["access"].isdisjoint(words):
         return True
     if isinstance(value, Mapping):
-        return any(goes_further(str(key), one, inner=True) for key, one in islice(value.items(), _NAMES))
+        return any(_goes_further(str(key), one, inner=True) for key, one in islice(value.items(), _NAMES))
     if value is False:
         return not _LISTS["switches"].isdisjoint(words)
     if value is True:

@@ -54,7 +54,7 @@ from callgate.trust.model import (
 from callgate.trust.policy.engine import Policy, Ruling
 from callgate.trust.policy.facts import Facts, to_record
 from callgate.trust.propagation import Share, adds, asked, honour, joined, outgoing
-from callgate.trust.proposing import goes_further, mode_of, verbs_of
+from callgate.trust.proposing import effects_of_call, verbs_of
 from callgate.trust.provenance import guarded, to_endorse, trace
 from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance.asking import asks_for
@@ -232,17 +232,11 @@ class TrustCheck:
         if reviewed is None or reviewed.chosen:
             return label
         server, tool, arguments = call.context.server, call.tool, call.arguments
-        if (mode := mode_of(label, arguments)) is not None:
-            # One tool for several acts, of which the schema has the names: this call is one of them.
-            kept = [one for one in reviewed.effects if one == "reads_others" or (one == "sends" and mode != "reads")]
-            effects = {"reads": ["reads_own"] if not kept else []}.get(mode, [mode])
-            exact = Effects(ordered((*kept, *effects)), reviewed.critical)
+        exact = effects_of_call(label, reviewed, arguments)
+        if exact != reviewed:
             return self.labels.of(server, tool, arguments, encode(exact))
         if not label.may_be_irreversible:
-            if not any(goes_further(name, value) for name, value in arguments.items()):
-                return label
-            graver = Effects(ordered((*reviewed.effects, "destroys")), reviewed.critical)
-            return self.labels.of(server, tool, arguments, encode(graver))
+            return label
         # What is named for deleting or sending does that with whatever a query finds.
         found = known(arguments) if verbs_of(tool)[1].isdisjoint(("destroys", "sends")) else None
         if found is None or ((doubtful or memory.strange or memory.overflowed) and not wanted(memory, found)):

@@ -9,6 +9,7 @@ from callgate.jsonrpc.reading import decode_leniently
 from callgate.trust.critical import fixed_values, guess
 from callgate.trust.labels import Labels
 from callgate.trust.model import Annotations
+from callgate.trust.proposing import Spared, spared
 from callgate.trust.results import lost_in_listing
 from callgate.trust.vocabulary import Vocabulary
 
@@ -61,7 +62,7 @@ class AnnotationObserver:
         if self._labels is not None:
             guessed = {name: _guessed(entry) for name, entry in entries.items()}
             fixed = {name: _fixed(entry) for name, entry in entries.items()}
-            self._labels.declare(server, read, guessed, fixed)
+            self._labels.declare(server, read, guessed, fixed, {name: _spared(one) for name, one in entries.items()})
 
     def has_output_schema(self, server: str, tool: str) -> bool:
         entry = self._entries.get(server, {}).get(tool)
@@ -74,6 +75,14 @@ def _fixed(entry: Mapping[str, Any]) -> Mapping[str, frozenset[str]]:
         return fixed_values(entry.get("inputSchema"), entry.get("description"))
     except Exception:  # noqa: BLE001 - as below
         return {}
+
+
+def _spared(entry: Mapping[str, Any]) -> Spared | None:
+    """The arguments that make a tool graver; none where its entry breaks the look at it."""
+    try:
+        return spared(entry)
+    except Exception:  # noqa: BLE001 - as below
+        return None
 
 
 def _guessed(entry: Mapping[str, Any]) -> tuple[str, ...]:

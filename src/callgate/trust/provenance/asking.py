@@ -15,6 +15,8 @@ from callgate.trust.word_lists import word_lists
 _SENTENCES: Final = re.compile(r"[^.!?;\n]+[.!?;\n]?")
 # A full stop within a name, a number or a link ends no sentence.
 _INNER_STOP: Final = re.compile(r"(?<=\w)[.!?;](?=\w)")
+# Paths, links, addresses and ids: nothing in them is asked for.
+_NO_WORDS: Final = re.compile(r"(?<!\S)(?=\S*[/\\@\d])[^\s?!]+")
 _WORDS: Final = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 _MOST: Final = 4_000
 # `mándalo`, `dímelo`: what is done, and to what.
@@ -42,7 +44,7 @@ def asked(text: str) -> list[str]:
     """The words of a prompt in which something is asked for, each once: all but those of questions, of what is told to
     the user alone ("tell me"), and of what is not to be done."""
     found: dict[str, None] = {}
-    for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", text)):
+    for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", _NO_WORDS.sub(" ", text))):
         question = sentence.rstrip().endswith("?")
         for number, clause in enumerate(_clauses(_WORDS.findall(_plain(sentence)))):
             if _only_wants_to_know(clause, question=question, first=number == 0):
@@ -94,7 +96,7 @@ def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) 
     """Whether the user's words ask for what a tool does: with the verb of its name, or another word for the same.
     `asks` knows each word in which something is asked for. `exactly`: other words count only for what is deleted."""
     verbs, kinds = verbs_of(tool)
-    if any(asks(form) for verb in verbs for form in _forms(verb)):
+    if any(asks(form) for verb in verbs for form in forms_of(verb)):
         return True
     if exactly and kinds != {"destroys"}:
         return False
@@ -123,6 +125,6 @@ def asks_for(effect: str, asks: Callable[[str], bool]) -> bool:
     return any(asks(word) for act in (_ACTS if effect == "any" else (effect,)) for word in _list(act))
 
 
-def _forms(verb: str) -> Iterator[str]:
+def forms_of(verb: str) -> Iterator[str]:
     stem = verb.removesuffix("e")
     yield from (verb, f"{verb}s", f"{verb}es", f"{stem}ed", f"{stem}ing", f"{verb}{verb[-1]}ed", f"{verb}{verb[-1]}ing")

@@ -23,7 +23,9 @@ _OWN: Final = re.compile(
     r"_?(?:id|uuid|guid|key)_?|.*_(?:id|uuid|time|at|on|date)|.*I[dD]|(?:.*[a-z])?(?:Time|At|Date)"
     r"|created.*|updated.*|modified.*|last_?modified|timestamp|date|time|size|count|total|version|etag"
 )
-_SERVER_MADE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[0-9:.Z+-]*)?")
+_SERVER_MADE: Final = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}|\d{1,20}\.\d{1,20}|\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d[0-9:.Z+-]*)?"
+)
 # How accounts are written, in either case; and what has a host in it.
 _NUMBERED: Final = re.compile(r"[A-Za-z]{2}\d{2}(?=(?:[A-Za-z]*\d){8})[A-Za-z0-9]{11,30}")
 # What nobody but a server calls a thing: one word with a digit in it. No host, address, telephone number or account is.

@@ -19,8 +19,9 @@ import msgspec
 from callgate.trust.critical import is_address, is_field, names_somebody
 from callgate.trust.keeping import DECLASSIFIED
 from callgate.trust.model import DataLabel, Step, ToolLabel
+from callgate.trust.proposing import verbs_of
 from callgate.trust.provenance import guarded, normalise, packing
-from callgate.trust.provenance.asking import asked, is_wanted
+from callgate.trust.provenance.asking import asked, forms_of, is_wanted
 from callgate.trust.provenance.delta import LONGEST, Chains, Met, Retention, unknown
 from callgate.trust.provenance.fingerprints import BREAK, CACHED_LENGTH, Fingerprints
 from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes, is_server_made, keys, leaves, within
@@ -393,6 +394,11 @@ class Memory:
             found = self._wants[tool, exactly] = is_wanted(tool, self.asks, exactly=exactly)
         return found
 
+    def is_act_spoken_of(self, tool: str) -> bool:
+        """Whether a stranger's text has the verb of a tool's name; where that has none, it may."""
+        verbs = verbs_of(tool)[0]
+        return not verbs or any(self.strange.issuperset(self.pieces(form)) for verb in verbs for form in forms_of(verb))
+
     def _vouching(
         self, texts: Sequence[str], tool: ToolLabel, arguments: Mapping[str, Any], *, open_world: bool
     ) -> bytes:
@@ -541,7 +547,10 @@ class Memory:
         if tool.outcome == "benign":
             ids = [(spoken_of(key, tool.tool) | nouns(tool.tool), written_id(one)) for _, key, one in leaves(arguments)]
         else:
-            given = [(spoken_of(key, tool.tool), written_id(one)) for _, key, one in leaves(arguments) if is_id(key)]
+            about = _kinds_asked_for(arguments)
+            given = [
+                (spoken_of(key, tool.tool) | about, written_id(one)) for _, key, one in leaves(arguments) if is_id(key)
+            ]
             ids = given + [(kinds(one, tool.tool), one.id) for one in found.records]
         packed: list[int] = []
         for name, word in dict.fromkeys(found.fields[: self.bounds.records]):

@@ -206,6 +206,9 @@ def _traced(one: Value, value: Any, *, presumed: bool) -> Traced:
     """Where a value was met. One that is only presumed to decide does so where it is a stranger's or was met nowhere;
     whatever else it is says nothing about the rest of the call."""
     traced = one.traced()
+    if traced.found == "linked" and not traced.critical:
+        # The user speaks of it, so it says what is meant.
+        return replace(traced, critical=True, kind="identity")
     decides = traced.kind != "time" and (traced.found in _DECIDING or (one.number and traced.found == "own"))
     if decides or not presumed:
         return traced

@@ -169,7 +169,16 @@ class Value:
         """Whether the user's words ask for what the tool does, and have a word by which they may speak of this thing
         or person: its server's list has that for no other one."""
         memory, server, tool = self.memory, self.label.server, self.label.tool
-        if not memory.prompt_known or len(self.spelt) > PROSE_WORDS:
+        if not memory.prompt_known:
+            # Who is not heard may have asked for it, where no stranger's text speaks of such an act.
+            return (
+                self.critical
+                and self.kind == "identity"
+                and not self.label.may_be_irreversible
+                and self._is_opened()
+                and not memory.is_act_spoken_of(tool)
+            )
+        if len(self.spelt) > PROSE_WORDS:
             return False
         if self.kind in ("identity", "text") and memory.hinted(
             memory.key(server, "hint name", normalise.fold(self.text))
@@ -177,11 +186,9 @@ class Value:
             return memory.wants(tool)
         if self.kind != "identity" or not self.critical:
             return False
-        if is_server_made(self.text) and not names_somebody(self.key):
-            opened = [memory.key(server, f"opened {kind}", self._written()) for kind in self._kinds()]
-            if any(key in memory.records for key in opened):
-                # The conversation is about it: "and answer her".
-                return memory.wants(tool)
+        if self._is_opened():
+            # The conversation is about it: "and answer her".
+            return memory.wants(tool)
         if thing is None and ("/" in self.text or "\\" in self.text):
             # A file by its name, wherever it is.
             name = _FOLDERS.split(self.text)[-1]
@@ -191,6 +198,13 @@ class Value:
         else:
             keys = [memory.key(server, f"hint {kind}", self._written()) for kind in self._kinds()]
         return any(map(memory.hinted, keys)) and memory.wants(tool, exactly=self.label.may_be_irreversible)
+
+    def _is_opened(self) -> bool:
+        """Whether a value is the id of a thing that the agent looked at by itself before, or made."""
+        if not is_server_made(self.text) or names_somebody(self.key):
+            return False
+        server, written = self.label.server, self._written()
+        return any(self.memory.key(server, f"opened {kind}", written) in self.memory.records for kind in self._kinds())
 
     def _is_made_of_the_users_words(self) -> bool:
         """Whether the name of a thing is put together from the user's words, in whatever order: `cooling-gap`."""
@@ -215,10 +229,10 @@ class Value:
     def _kinds(self) -> Sequence[str]:
         """The kinds of thing that this value may be the id of, where it is one."""
         kinds = spoken_of(self.key, self.label.tool)
-        if is_short_number(self.text) or names_somebody(self.key):
+        if is_short_number(self.text):
             return tuple(kinds)
-        # `messageId` of `forward_email`: an id that no other thing has may go by any name.
-        return (*kinds, *nouns(self.label.tool), "")
+        # `messageId` of `forward_email`: an id that no other thing has may go by any name, save that of somebody.
+        return (*kinds, *nouns(self.label.tool), *(() if names_somebody(self.key) else ("",)))
 
     def _doubtful(self, thing: KnownThing | None) -> Found:
         memory = self.memory
