@@ -18,7 +18,7 @@ import msgspec
 from callgate.config import Notify, Secret, ServerSection
 from callgate.config.notify import webhook_key
 from callgate.errors import CallgateError, Reason, UpstreamError, place
-from callgate.transport.upstream.http_client import HttpClient
+from callgate.transport.upstream.http import HttpClient
 
 if TYPE_CHECKING:
     from callgate.approval import Request

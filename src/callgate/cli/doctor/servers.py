@@ -23,7 +23,7 @@ from callgate.protocol import CAPABILITIES_META, CLIENT_INFO_META, VERSION_META
 from callgate.telemetry import redact
 
 if TYPE_CHECKING:
-    from callgate.transport.upstream.http_client import HttpClient
+    from callgate.transport.upstream.http import HttpClient
     from callgate.transport.upstream.process import ServerProcess
 
 _AT_ONCE: Final = 8
@@ -186,7 +186,7 @@ class NoAnswer(Exception):
 
 
 async def connect(name: str, server: ServerSection) -> StdioPeer | HttpPeer:
-    from callgate.transport.upstream.http_client import HttpClient
+    from callgate.transport.upstream.http import HttpClient
     from callgate.transport.upstream.process import ServerProcess
 
     if server.url is not None:

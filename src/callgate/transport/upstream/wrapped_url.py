@@ -19,7 +19,7 @@ from callgate.pipeline.dispatcher import Admitted, Deliver
 from callgate.transport.http.exchange import parameter_headers, parameter_map, routing_headers
 from callgate.transport.lines import one_line
 from callgate.transport.sse import Event
-from callgate.transport.upstream.http_client import HttpAnswer, HttpClient
+from callgate.transport.upstream.http import HttpAnswer, HttpClient
 
 log = logging.getLogger("callgate.wrap")
 

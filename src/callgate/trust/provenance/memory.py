@@ -28,7 +28,7 @@ from callgate.trust.provenance.harvest import Echoes, Harvest, TooLarge, echoes,
 from callgate.trust.provenance.hearing import heard
 from callgate.trust.provenance.joining import names_put_together
 from callgate.trust.provenance.names import host, respelt, strangers, written_links
-from callgate.trust.provenance.packing import Left
+from callgate.trust.provenance.packing import Left, Phrases, Pieces, windows
 from callgate.trust.provenance.readings import Reading, Readings
 from callgate.trust.provenance.records import (
     Record,
@@ -44,7 +44,6 @@ from callgate.trust.provenance.records import (
     written_id,
 )
 from callgate.trust.provenance.things import ASKED_FOR, VOUCHED, Things, flattened, is_in, matches
-from callgate.trust.provenance.zones import Phrases, Pieces, windows
 from callgate.trust.quarantine import Seals
 
 _BETWEEN: Final = f" {BREAK} "

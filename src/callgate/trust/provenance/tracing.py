@@ -42,9 +42,9 @@ from callgate.trust.provenance.names import (
     strangers,
     vouches_for_host,
 )
+from callgate.trust.provenance.packing import SPAN
 from callgate.trust.provenance.records import is_id, nouns, spoken_of
 from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
-from callgate.trust.provenance.zones import SPAN
 
 _VALUES: Final = 1_000
 _LINKS: Final = 100

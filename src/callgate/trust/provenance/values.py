@@ -14,6 +14,7 @@ from callgate.trust.provenance.harvest import PROSE_WORDS, is_server_made
 from callgate.trust.provenance.joining import Budget, put_together
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import host, is_account, role_of
+from callgate.trust.provenance.packing import windows
 from callgate.trust.provenance.records import (
     is_by_number,
     is_id,
@@ -24,7 +25,6 @@ from callgate.trust.provenance.records import (
     written_id,
 )
 from callgate.trust.provenance.things import KnownThing
-from callgate.trust.provenance.zones import windows
 
 TEXT_CHARS: Final = 64 * 1024
 _SHOWN: Final = 80
