@@ -213,9 +213,7 @@ def test_under_callgate_wrap(tmp_path, machine):
 @requirement("TP-028", "TP-050")
 def test_an_approval_that_says_nothing_of_the_arguments(tmp_path, machine):
     """As earlier versions wrote it: for a file alone. It holds for that file started plainly, and for nothing else."""
-    program = machine.places["code"] / "npx"
-    program.rename(program.with_name("srv"))
-    argv = [str(program.with_name("srv"))]
+    argv = [str((machine.places["code"] / "npx").rename(machine.places["code"] / "srv"))]
     tables = {"plain": {"command": argv}, "other": {"command": [*argv, "--load", "evil.js"]}}
     with serving(tmp_path, tables, reviewed=False, pinning=PINNING) as gateway:
         site = Site(tmp_path, gateway, dict.fromkeys(tables, machine.shifty))
@@ -265,3 +263,30 @@ def test_variables_of_the_users_terminal_are_no_other_server_and_any_other_value
     # What another terminal has comes to it, and takes nothing away.
     remember_variables({"UV_INDEX": "/opt/index"})
     assert identity({**session, "UV_INDEX": "/opt/index"}) == bare
+
+
+def test_what_is_known_to_be_data_may_vary_and_nothing_else(tmp_path, machine):
+    """An operator names one option of a script. Another value of it is the same server, another word is not."""
+    program = (machine.places["code"] / "npx").rename(machine.places["code"] / "srv")
+    data = [f"file:{program} --root", f"file:{program} *"]
+    commands = {
+        "first": ["--root", "/a", str(tmp_path)],
+        "again": ["--root", "/b", str(machine.places["code"])],
+        "more": ["--root", "/b", str(machine.places["code"]), "--load"],
+        "hidden": ["--root", "--load", str(tmp_path)],
+        "missing": ["--root", "/b", str(tmp_path / "nowhere")],
+    }
+    tables = {name: {"command": [str(program), *words]} for name, words in commands.items()}
+    with serving(tmp_path, tables, reviewed=False, pinning=PINNING | {"data_arguments": data}) as gateway:
+        site = Site(tmp_path, gateway, dict.fromkeys(tables, machine.shifty))
+        visitors = {name: HttpVisitor(gateway.url(name), "legacy") for name in commands}
+        assert visitors["first"].names() == []
+        site.approve("first", "read")
+        visitors["first"].until_open("read")
+        assert {name: visitor.reason("read") for name, visitor in visitors.items()} == {
+            "first": "",
+            "again": "",
+            "more": "tool_not_approved",
+            "hidden": "tool_not_approved",
+            "missing": "tool_not_approved",
+        }

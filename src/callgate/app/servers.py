@@ -15,7 +15,7 @@ import platformdirs
 
 from callgate.code_variables import changes_code, is_same_everywhere
 from callgate.config import Config, ServerPinning, ServerSection
-from callgate.pinning.identity import _REMEMBERED, ServerRef, command_identity, http_identity
+from callgate.pinning.identity import _REMEMBERED, DataOf, ServerRef, command_identity, http_identity
 from callgate.pinning.model import ServerIdentity
 from callgate.trust.catalogue import data_of
 
@@ -75,18 +75,33 @@ def _without_own(environ: Mapping[str, str]) -> dict[str, str]:
 
 def places(config: Config) -> dict[str, ServerRef]:
     """The places of all configured servers."""
-    return {name: place(name, server) for name, server in config.servers.items()}
+    data = config.pinning.data_arguments
+    return {name: place(name, server, data=data) for name, server in config.servers.items()}
 
 
-def place(name: str, server: ServerSection, environ: Mapping[str, str] = os.environ) -> ServerRef:
-    """The place of one configured server."""
+def _known_data(given: Sequence[str]) -> DataOf:
+    """What the catalogue and the operator say of a package's arguments."""
+
+    def known(package: str) -> list[str]:
+        pairs = (entry.rpartition(" ") for entry in given)
+        return [*data_of(package), *(word for name, _, word in pairs if name == package)]
+
+    return known
+
+
+def place(
+    name: str, server: ServerSection, environ: Mapping[str, str] = os.environ, *, data: Sequence[str] = ()
+) -> ServerRef:
+    """The place of one configured server; `data` as in `pinning.data_arguments`."""
     identify: Callable[[str], ServerIdentity]
     if server.url is not None:
         url, proven = server.url.reveal(), server.pinning.identity
         identify = lru_cache(_REMEMBERED)(lambda reported: http_identity(url, authenticated=proven, reported=reported))
     else:
         cwd = None if server.cwd is None else str(server.cwd)
-        identify = command_identity(server.argv, cwd, _without_own(server.environment(environ)), data_of=data_of)
+        identify = command_identity(
+            server.argv, cwd, _without_own(server.environment(environ)), data_of=_known_data(data)
+        )
     group = server.pinning.group or ""
     return ServerRef(name, group, server.target, identify, server.forward_authorization, server.kind)
 
@@ -99,7 +114,10 @@ def command_place(
     *,
     folder: str,
     environ: Mapping[str, str],
+    data: Sequence[str] = (),
 ) -> ServerRef:
     """The place of a command that was given on the command line, with the folder and variables that it was given in."""
     group = pinning.group if pinning is not None else None
-    return ServerRef(name, group or "", target, command_identity(argv, None, _without_own(environ), folder, data_of))
+    return ServerRef(
+        name, group or "", target, command_identity(argv, None, _without_own(environ), folder, _known_data(data))
+    )

@@ -183,11 +183,12 @@ def order_place(config: Config, order: WrapOrder, server: ServerSection | None, 
             pinning,
             folder=order.folder,
             environ=order.environ,
+            data=config.pinning.data_arguments,
         )
     else:
         if known is not None and server is not known:
             server = msgspec.structs.replace(server, pinning=known.pinning)
-        made = place(order.name, server, order.environ)
+        made = place(order.name, server, order.environ, data=config.pinning.data_arguments)
     return msgspec.structs.replace(made, connection=connection)
 
 

@@ -46,6 +46,13 @@ class Pinning(Section, frozen=True):
     rollback: Literal["ask", "allow"] = "ask"
     """A server that goes back to a version which was approved before a later one: `ask` for approval again, or `allow`
     it. Versions that the operator chooses (pinned packages) are always allowed."""
+    data_arguments: Annotated[
+        tuple[str, ...],
+        KeyRule(check=rules.matching(r"\S.* (?:\*|--?[A-Za-z][\w-]*)", 'write it as "npm:@org/pkg --root"')),
+    ] = ()
+    """Arguments of servers that are only data, such as a folder, and may be others without a new review:
+    `npm:@org/pkg --root` for the value of an option, `npm:@org/pkg *` for folders that stand alone. The package or file
+    is written as in the server's identity. Every other argument is part of the identity."""
     pending_tool: bool = True
     """Offer agents a read-only tool `callgate_pending` while tools wait for review: it says which, and where to review
     them."""

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
-from callgate.pinning.identity.disk import LocalDisk
+from callgate.pinning.identity.disk import LocalDisk, account_home
 from support.registry import requirement
 from support.table import rows
 
@@ -414,3 +414,38 @@ def test_what_a_greeting_says_becomes_one_text():
 def test_the_running_interpreter_is_read_from_the_disk():
     found = stdio_identity([sys.executable, __file__])
     assert f"file:{__file__}#sha256:" in found.server_id
+
+
+def test_an_upgrade_of_the_launcher_or_a_moved_home_is_the_same_server(tmp_path, monkeypatch):
+    places = ["/usr/bin", "/opt/homebrew/bin", f"{account_home()}/.nvm/versions/node/v22.1.0/bin"]
+    for place in places:
+        assert stdio_identity([f"{place}/npx", "-y", "@org/pkg@1.2.3"]).server_id == "npm:@org/pkg@1.2.3"
+    monkeypatch.setattr("callgate.pinning.identity.disk.account_home", lambda: str(tmp_path))
+    own = tmp_path / ".local" / "bin" / "npx"
+    own.parent.mkdir(parents=True)
+    own.write_text("one")
+    own.chmod(0o755)
+    assert stdio_identity([str(own), "-y", "@org/pkg@1.2.3"]).server_id == "npm:@org/pkg@1.2.3"
+    # What anybody can write there is not the user's own, and a link into a project neither.
+    own.chmod(0o777)
+    found = stdio_identity([str(own), "-y", "@org/pkg@1.2.3"])
+    assert found.server_id.startswith("npm:@org/pkg@1.2.3 with sha256:")
+    assert str(own) in found.warnings[0]
+    own.unlink()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "npx").write_text("one")
+    own.symlink_to(tmp_path / "project" / "npx")
+    linked = stdio_identity([str(own), "-y", "@org/pkg@1.2.3"])
+    assert linked.server_id != "npm:@org/pkg@1.2.3"
+    (tmp_path / "project" / "npx").write_text("two")
+    assert stdio_identity([str(own), "-y", "@org/pkg@1.2.3"]).server_id != linked.server_id
+
+
+def test_variables_that_say_what_holds_anyway_are_no_part_of_it(tmp_path):
+    argv, home = ["npx", "-y", "@org/pkg@1.2.3"], account_home()
+    harmless = {"HOME": home, "npm_config_cache": f"{home}/.npm", "NODE_PATH": "/usr/lib/node_modules", "NODE_ENV": "x"}
+    harmless |= {"API_KEY": "s3cret", "PATH": "/usr/bin:/bin", "npm_config_user_agent": "npm/10"}
+    assert stdio_identity(argv, environ=harmless).server_id == "npm:@org/pkg@1.2.3"
+    odd = stdio_identity(argv, environ=harmless | {"npm_config__auth": "s3cret", "NODE_PATH": str(tmp_path)})
+    assert [part.shown for part in odd.bound] == [f"NODE_PATH={tmp_path}", "npm_config__auth=***"]
+    assert "s3cret" not in repr(odd)

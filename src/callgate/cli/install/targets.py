@@ -200,6 +200,7 @@ def _in_entry(config: Config, work: FileChange, finding: PlannedServer, command:
             None if known is None else known.pinning,
             folder=str(folder or Path.cwd()),
             environ=changed.environment(os.environ),
+            data=config.pinning.data_arguments,
         )
 
     return UpgradeTarget(

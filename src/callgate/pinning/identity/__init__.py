@@ -48,7 +48,7 @@ def stdio_identity(
     start = launched(argv)
     base = os.path.join(cwd or disk.here(), start.directory)  # noqa: PTH118
     path = environ_path if environ is None else environ.get("PATH")
-    data = data_of(f"{start.scheme}:{start.name}") if start.spec else ()
+    data = data_of(f"{start.scheme}:{start.name}")
     command = StartedCommand(argv, start, base=base, environ=environ or {}, path=path, disk=disk, data=data)
     if start.scheme == "file":
         return _file_identity(start, command, reported, disk)

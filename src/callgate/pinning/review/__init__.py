@@ -415,6 +415,8 @@ def started_with(seen: ServerSeen) -> Iterable[str]:
     bound = [f"`{part.shown}`" for part in seen.bound if not part.data]
     if bound:
         yield f"Approvals hold for it only as it is started now, with {', '.join(bound)}."
+    if any(part.kind == "argument" and not part.data for part in seen.bound):
+        yield "If an argument is only data, such as a folder, name it in `pinning.data_arguments`: then it may vary."
     if data := [f"`{part.shown}`" for part in seen.bound if part.data]:
         yield f"What may be another one, without a new review: {', '.join(data)}."
 
