@@ -504,6 +504,8 @@ class App:
         """Who sent the message. The kill switch comes first: while it is on, nobody is asked and nothing leaves."""
         messages = message.messages if isinstance(message, Batch) else (message,)
         closed = site.dispatcher.gate.closed()
+        if closed is not None:
+            closed = await site.dispatcher.gate.still_closed(closed)
         if all(one.kind is not MessageKind.REQUEST for one in messages) and closed is not None:
             raise closed
         if site.agents is None:
