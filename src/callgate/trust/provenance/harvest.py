@@ -16,7 +16,17 @@ from callgate.trust.critical import is_measure, names_somebody
 from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.names import is_account
-from callgate.trust.provenance.records import Record, has_people, headed, ids_of, listed_ids, names_of, table
+from callgate.trust.provenance.records import (
+    Record,
+    has_people,
+    headed,
+    ids_of,
+    is_id,
+    listed_ids,
+    names_of,
+    table,
+    written_id,
+)
 
 # Fields that a server fills in itself.
 _OWN: Final = re.compile(
@@ -217,6 +227,8 @@ class Harvest:
                 self._text(value)
             elif self._is_made_by_server(key, value):
                 self.own.append(value)
+                if not is_id(key):
+                    self.records.append(Record(key, written_id(value), "", (), {}))
             else:
                 self._plain(value)
                 if _WORD.fullmatch(value) and not names_somebody(key) and not has_people({key.lower(): value}):
