@@ -153,7 +153,7 @@ def _events(said: list[str]) -> bytes:
 
 
 if __name__ == "__main__":
-    the_office = Office(Path(sys.argv[1]))
+    the_office = Office(Path(f"{sys.argv[1]}.json"))
     if "http" in sys.argv[2:]:
         serve_http(the_office)
     else:

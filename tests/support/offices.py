@@ -89,7 +89,8 @@ class OfficeServer:
 
     @property
     def argv(self) -> list[str]:
-        return [sys.executable, "-I", "-S", str(_SCRIPT), str(self.path)]
+        # A file among the words of a command is part of who the server is, and this one changes.
+        return [sys.executable, "-I", "-S", str(_SCRIPT), str(self.path.with_suffix(""))]
 
     @property
     def table(self) -> dict[str, Any]:
