@@ -509,12 +509,8 @@ class Toolsets:
         if all(one == met for one in known):
             return
         self._generations[server] = self.generation(server) + 1
-        if any(server_id != seen.server_id for server_id, _ in known):
-            # What it called itself here is not the last word.
-            self._reported.pop(server, None)
-            self._stamping.discard(server)
-            self._anonymous.discard(server)
-            self._remember(server, seen.identity)
+        # One that did not say who it is may say it now. What it said here last stays: this may be older than that.
+        self._anonymous.discard(server)
 
     def hear(self, server: str, message: bytes) -> None:
         """A message of the server's own accord: what was verified may hold no longer."""
