@@ -128,6 +128,12 @@ class Decision(msgspec.Struct, frozen=True):
         return used
 
 
+class Count(Protocol):
+    """A number that goes up, for whoever watches the gate."""
+
+    value: float
+
+
 class Record(Protocol):
     """Makes a decision durable together with what it uses up; raises if it cannot.
 

@@ -73,7 +73,7 @@ async def test_whoever_reviews_the_new_tool_is_told_who_speaks_of_it_and_in_whic
     view = await room.view("mail", "send_email")
     terminal = " ".join(" ".join(line.text.plain for line in tool_lines(view, raw=False)).split())
     assert "put a copy of it in here" in terminal
-    assert (found, "Not in this text") in [(one.finding, one.place) for one in Card(view).found]
+    assert (found, "Not in this text") in [(one["finding"], one["place"]) for one in Card(view).found]
     # It was not its author who wrote that: no approval has to overrule it, and none is marked by it.
     (pin,) = await room.approve("mail", "send_email", together=both)
     assert pin.overrides == ()

@@ -16,7 +16,7 @@ from callgate.agents.apikeys import PREFIX
 from callgate.agents.limits import Acl, Allowance, account_of, shown
 from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused, StoreError, place
-from callgate.gate import Call, Caller, Pass, Refuse, Verdict
+from callgate.gate import Call, Caller, Count, Pass, Refuse, Verdict
 from callgate.jsonrpc import error_reply
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -162,12 +162,6 @@ class IncomingRequest(Protocol):
     spent: frozenset[bytes]
     identity: tuple[tuple[bytes, bytes], ...]
     answering: tuple[tuple[bytes, bytes], ...]
-
-
-class Count(Protocol):
-    """How many requests came with one kind of proof."""
-
-    value: float
 
 
 class CallBudget(Protocol):

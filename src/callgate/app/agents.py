@@ -18,11 +18,11 @@ from callgate.agents.limits import (
     StoreLimiter,
 )
 from callgate.agents.model import AgentPolicy, ToolPolicy
-from callgate.agents.stage import AcceptedProofs, AgentCheck, Count, ReportProof, RequestAuthenticator
+from callgate.agents.stage import AcceptedProofs, AgentCheck, ReportProof, RequestAuthenticator
 from callgate.config import AgentRules, AgentsSection, Config
 from callgate.config.rules import Address
 from callgate.errors import CallgateError
-from callgate.gate import Check, no_objection
+from callgate.gate import Check, Count, no_objection
 from callgate.store import SqlAgents, Store
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from callgate.errors import (
     StoreUnavailable,
     Tampered,
 )
-from callgate.gate import Call, Decision
+from callgate.gate import Call, Count, Decision
 from callgate.pipeline.context import agent_of
 from callgate.pipeline.dispatcher import CallOutcome
 
@@ -529,12 +529,6 @@ class SingleUseStore(Protocol):
     """Where what lets a single call through is used up."""
 
     async def use(self, use: Any, witness: Any = None) -> None: ...
-
-
-class Count(Protocol):
-    """A number that goes up."""
-
-    value: float
 
 
 class Durations(Protocol):
