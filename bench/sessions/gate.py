@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -73,11 +72,6 @@ class Home:
         if status not in (None, done.returncode):
             raise Unavailable(f"callgate {words[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
         return done.stdout
-
-    def copy(self, folder: Path) -> Home:
-        """The same person on another day: what was reviewed and enrolled is the same, nothing else happened."""
-        shutil.copytree(self.folder, folder)
-        return Home(folder)
 
     def decisions(self) -> list[dict[str, Any]]:
         """What is on record of calls, oldest first."""

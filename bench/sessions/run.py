@@ -26,7 +26,7 @@ from rich.console import Console  # noqa: E402
 from environments import Say  # noqa: E402
 from processes import Unavailable  # noqa: E402
 from sessions import attacks, honest, install, tables, world  # noqa: E402
-from sessions.gate import Home, Person, connected, reviewed  # noqa: E402
+from sessions.gate import Person, connected, reviewed  # noqa: E402
 
 WORKERS = 2
 TABLE_WIDTH = 132
@@ -58,17 +58,16 @@ def measure_honest(say: Say, only: list[str] | None = None, *, quick: bool = Fal
 def _honest(say: Say, only: list[str]) -> dict[str, Any]:
     began = time.monotonic()
     chosen = [one for one in honest.sessions() if not only or one.name in only]
-    servers = list(dict.fromkeys(name for one in chosen for name in one.servers))
     with scratch() as folder, world.pages(world.SEED / "pages") as web:
-        person = Person()
-        say(f"reviewing the tools of {len(servers)} servers")
-        home = reviewed(folder / "reviewed", world.make(folder / "review", web), servers, person)
 
         def play(number: int, session: honest.Session, *, prompt: bool) -> honest.Ran:
             say(f"{session.name}, {'with' if prompt else 'without'} the user's words")
             # Paths must not have words of the session in them: they are values that the gate follows.
             place = world.make(folder / f"w{number}", web)
-            return honest.run(session, home.copy(folder / f"h{number}"), place, person, prompt=prompt)
+            # A server is known by its folders and variables too, so it is reviewed where it runs.
+            person = Person()
+            home = reviewed(folder / f"h{number}", place, session.servers, person)
+            return honest.run(session, home, place, person, prompt=prompt)
 
         plays = [(one, prompt) for one in chosen for prompt in (True, False)]
         with ThreadPoolExecutor(WORKERS) as pool:
@@ -92,17 +91,16 @@ def _attacks(say: Say, only: list[str]) -> dict[str, Any]:
     chosen = [one for one in attacks.cases() if not only or one.effect in only or one.spelling in only]
     servers = attacks.servers_of(chosen)
     with scratch() as folder, ExitStack() as stack:
-        person = Person()
         (folder / "pages").mkdir()
         web = stack.enter_context(world.pages(folder / "pages"))
         # The servers of ours look for their state when they are called, not when they start.
-        say(f"reviewing the tools of {len(servers)} servers")
-        reviewed(folder / "reviewed", world.make(folder / "review", web), servers, person)
 
         def play(prompt: bool) -> list[attacks.Played]:
             name = "with" if prompt else "without"
             place = world.make(folder / name, web)
-            home = Home(folder / "reviewed").copy(folder / f"{name}-home")
+            say(f"reviewing the tools of {len(servers)} servers")
+            person = Person()
+            home = reviewed(folder / f"{name}-home", place, servers, person)
             with connected(home, place, servers) as running:
                 stage = attacks.Stage(place, folder / "pages", running, person.browser())
                 return [_told(say, stage.play(case, prompt=prompt), at) for at, case in enumerate(chosen, 1)]

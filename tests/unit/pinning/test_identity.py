@@ -449,3 +449,27 @@ def test_variables_that_say_what_holds_anyway_are_no_part_of_it(tmp_path):
     odd = stdio_identity(argv, environ=harmless | {"npm_config__auth": "s3cret", "NODE_PATH": str(tmp_path)})
     assert [part.shown for part in odd.bound] == [f"NODE_PATH={tmp_path}", "npm_config__auth=***"]
     assert "s3cret" not in repr(odd)
+
+
+@requirement("TP-025")
+@rows(
+    "words, another",
+    [
+        (("servers.json",), True),
+        (("--config", "a.json"), True),
+        (("--config=a.json",), True),
+        (("a.yaml",), True),
+        (("plugin.js",), True),
+        (("mail.json",), False),
+        (("--db", "shop.db"), False),
+    ],
+)
+def test_an_edited_file_of_the_command_is_another_server_where_it_can_say_what_runs(script, words, another):
+    """A file that a server keeps its data in changes all day."""
+    folder = script.parent
+    file = folder / words[-1].rpartition("=")[2]
+    file.write_text("{}")
+    argv = ["python3", str(script), *words]
+    before = stdio_identity(argv, cwd=str(folder))
+    file.write_text('{"command": "other"}')
+    assert (stdio_identity(argv, cwd=str(folder)).server_id != before.server_id) is another

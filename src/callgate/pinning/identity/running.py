@@ -47,7 +47,11 @@ _LEVELS: Final = 64
 # Behind the package or script, a file of this kind may be code, or say which code to run.
 _CODE: Final = re.compile(
     r"(?i)\.(?:py|pyw|pyz|js|mjs|cjs|ts|mts|cts|jsx|tsx|sh|bash|zsh|rb|pl|php|lua|r|jar|war|dll|so|dylib|node|wasm|exe|"
-    r"bat|cmd|ps1|json|jsonc|json5|toml|ya?ml|ini|cfg|conf|env|xml)\Z"
+    r"bat|cmd|ps1|toml|ya?ml|ini|cfg|conf|env|xml)\Z"
+)
+# A JSON file is what many servers write into all day. It says which code to run where it, or its option, is named so.
+_SETTINGS: Final = re.compile(
+    r"(?i)(?:conf|setting|option|server|mcp|plugin|package|manifest|profile|launch|command|tool|proxy|rc\b).*\.json[c5]?\Z"
 )
 _SECRET_OPTION: Final = re.compile(
     r"(?i)(--?(?:[a-z0-9]+[-_])*(?:token|secret|password|passwd|passphrase|api[-_]?key|credentials?))(?:=(.*))?",
@@ -169,14 +173,15 @@ class StartedCommand:
             ):
                 yield _part("argument", "", word, data=True)
             else:
-                yield self._word("argument", word)
+                yield self._word("argument", word, option)
             option = word if word.startswith("-") and not equals else ""
 
-    def _word(self, kind: PartKind, word: str) -> BoundPart:
+    def _word(self, kind: PartKind, word: str, option: str = "") -> BoundPart:
         plain = _PASSWORD.sub(r"\1@", word)
         value = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         found = ""
-        if self._is_file(value) and (kind == "option" or _CODE.search(value)):
+        named = f"{option} {word.removesuffix(value)} {value.replace(os.sep, '/').rpartition('/')[2]}"
+        if self._is_file(value) and (kind == "option" or _CODE.search(value) or _SETTINGS.search(named)):
             try:
                 found = f"#sha256:{self._disk.digest(self._absolute(value))[1]}"
             except (OSError, ValueError, RuntimeError):
