@@ -1,7 +1,8 @@
 """The gate: which checks a call has to pass, and in which order.
 
-Read `Gate.decide`: that is the whole order. Each check answers with a value and never touches the wire. A check that
-raises, hangs past the limit, answers with something else, or cannot reach the store refuses the call: fail closed.
+The tuple in `Gate.__init__` is the order, and `Gate.decide` runs it. Each check answers with a value and never touches
+the wire. A check that raises, hangs past the limit, answers with something else, or cannot reach the store refuses the
+call: fail closed.
 """
 
 from __future__ import annotations
