@@ -106,6 +106,10 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Carry out one command; its exit code."""
+    if arguments == ["--version"]:
+        # No verb is loaded for it.
+        typer.echo(f"callgate {__version__}")
+        return 0
     if arguments[:1] == ["__complete"]:
         from callgate.cli.completion import answer
 
