@@ -364,17 +364,22 @@ def _of_tokens(tokens: Sequence[tuple[str, str]]) -> CommandEffect | None:
         return _READS if rest.isdisjoint(_LISTS["sql.more"]) and _only_looks(tokens) else None
     table = _table(tokens) if words else ""
     names = [word for kind, word in tokens if kind not in ("sign", "number")]
-    if not table or not rest.isdisjoint(_LISTS["sql.more"] - _LISTS.get(f"sql.along.{verb}", _NONE)):
+    if (
+        not table
+        or _compares_with_itself(tokens)
+        or not rest.isdisjoint(_LISTS["sql.more"] - _LISTS.get(f"sql.along.{verb}", _NONE))
+    ):
         return None
     found = _of_change(tokens, verb, table, words)
     if _is_about(names, _LISTS["sql.grave"]) or _is_about([table], grave_things()):
         found = None
-    if verb not in ("insert", "update", "delete") or (verb != "insert" and "where" not in rest):
+    if verb not in ("insert", "update", "delete") or (verb != "insert" and not _narrows(tokens)):
         return found
     values = tuple(word.strip("'") for kind, word in tokens if kind in ("text", "number"))
     if found is None:
         # About who may do what, or what something costs: it takes all of the values in the user's words.
-        found = CommandEffect(frozenset({"changes"}), needs=tuple(frozenset({one}) for one in values))
+        asks = frozenset({"destroys" if verb == "delete" else "changes"})
+        found = CommandEffect(frozenset({"changes"}), needs=tuple(frozenset({one}) for one in values), asks=asks)
         return found if any(len(one) > 2 for one in values) and _only_looks(tokens, table) else None
     return msgspec.structs.replace(found, values=values)
 
@@ -393,6 +398,30 @@ def _of_change(tokens: Sequence[tuple[str, str]], verb: str, table: str, words: 
     if verb == "drop" or (verb == "delete" and "where" in rest):
         return CommandEffect(frozenset({"changes"}), needs=(named,), asks=frozenset({"destroys"}))
     return None
+
+
+def _compares_with_itself(tokens: Sequence[tuple[str, str]]) -> bool:
+    """Whether a condition holds whatever is in the table: `1 = 1`, `id = id`."""
+    fixed = ("text", "number")
+    return any(
+        sign[1] in ("=", "<>", "!=", "<=", ">=")
+        and ((left[0] in fixed and right[0] in fixed) or left[1].lower() == right[1].lower())
+        for left, sign, right in zip(tokens, tokens[1:], tokens[2:], strict=False)
+    )
+
+
+def _narrows(tokens: Sequence[tuple[str, str]]) -> bool:
+    """Whether a condition picks rows out by values alone: columns that are equal to a text or a number, joined by
+    AND."""
+    start = next((at for at, (kind, word) in enumerate(tokens) if kind == "word" and word.lower() == "where"), None)
+    rest = list(tokens[start + 1 :]) if start is not None else []
+    for at in range(0, len(rest), 4):
+        column, equals, value, *after = rest[at : at + 4] if len(rest) >= at + 3 else [("", "")] * 3
+        if column[0] not in ("word", "name") or equals[1] != "=" or value[0] not in ("text", "number"):
+            return False
+        if after and after[0][1].lower() != "and":
+            return False
+    return bool(rest) and len(rest) % 4 == 3
 
 
 def _parts(table: str) -> Iterator[str]:

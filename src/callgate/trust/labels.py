@@ -73,12 +73,12 @@ class Labels:
     ) -> None:
         """The server's list, as read by the vocabulary; `guessed` has arguments that look critical by their schema,
         `fixed` the values that the schema has for them."""
-        new, guesses, values = dict(tools), dict(guessed or {}), dict(fixed or {})
-        known = self._declared.get(server), self._guessed.get(server), self._fixed.get(server)
-        if known == (new, guesses, values):
+        new, guesses, values, lighter = dict(tools), dict(guessed or {}), dict(fixed or {}), dict(spared or {})
+        known = (self._declared.get(server), self._guessed.get(server), self._fixed.get(server))
+        if (*known, self._spared.get(server)) == (new, guesses, values, lighter):
             return
         self._declared[server], self._guessed[server], self._fixed[server] = new, guesses, values
-        self._spared[server] = dict(spared or {})
+        self._spared[server] = lighter
         self._tools = {key: tool for key, tool in self._tools.items() if key[0] != server}
 
     def approve(self, server: str, tools: Mapping[str, str]) -> None:

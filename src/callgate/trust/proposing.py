@@ -165,9 +165,9 @@ def _mode_of(label: ToolLabel, arguments: Mapping[str, Any]) -> str | None:
 
 
 class Spared(NamedTuple):
-    """What a tool does where a call has none of some arguments, each of which makes it graver."""
+    """What a tool does where a call has no arguments but these `others`: none of them makes it graver."""
 
-    arguments: frozenset[str]
+    others: frozenset[str]
     effects: tuple[str, ...]
     without: tuple[str, ...]
 
@@ -189,19 +189,20 @@ def spared(tool: Mapping[str, Any]) -> Spared | None:
     left = {name: one for name, one in properties.items() if name not in grave}
     effects = _guess(tool).label.effects
     without = _guess({**tool, "inputSchema": {**schema, "properties": left}}).label.effects
-    return Spared(grave, effects, without) if without and without != effects else None
+    return Spared(frozenset(left), effects, without) if without and without != effects else None
 
 
 def effects_of_call(label: ToolLabel, reviewed: Effects, arguments: Mapping[str, Any]) -> Effects:
     """What this call of a tool does, where its arguments tell: it has one of several acts, leaves out what would make
     it graver, or says that more is done."""
-    if (mode := _mode_of(label, arguments)) is not None:
+    mode = _mode_of(label, arguments) if "runs" not in reviewed.effects else None
+    if mode is not None:
         # One tool for several acts, of which the schema has the names: this call is one of them.
         kept = [one for one in reviewed.effects if one == "reads_others" or (one == "sends" and mode != "reads")]
         effects = {"reads": ["reads_own"] if not kept else []}.get(mode, [mode])
         return Effects(ordered((*kept, *effects)), reviewed.critical)
     spares = label.spared
-    if spares is not None and spares[1] == reviewed.effects and spares[0].isdisjoint(arguments):
+    if spares is not None and spares[1] == reviewed.effects and spares[0].issuperset(arguments):
         reviewed = Effects(spares[2], reviewed.critical)
     if GRAVE.isdisjoint(set(reviewed.effects) - {"sends"}) and any(
         _goes_further(name, value) for name, value in arguments.items()

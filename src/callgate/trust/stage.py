@@ -267,12 +267,12 @@ def wanted(memory: Memory, found: CommandEffect) -> bool:
             return False
     if any(map(memory.is_strange, found.programs)):
         return False
-    if found.values and all(memory.prompt.says(memory.words(one)) for one in found.values):
-        return any(len(one) > 2 for one in found.values)
     # Who is not heard has asked for whatever a check of the project is, and for what the agent wrote here.
     heard = memory.prompt_known or not found.asks <= {"any", "runs"} or not _wrote(memory, found.programs)
     if heard and not all(asks_for(effect, memory.asks) for effect in found.asks):
         return False
+    if found.values and all(memory.prompt.says(memory.words(one)) for one in found.values):
+        return any(len(one) > 2 for one in found.values)
     return all(any(memory.prompt.says(memory.words(word)) for word in group) for group in found.needs)
 
 

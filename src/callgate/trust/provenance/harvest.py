@@ -228,6 +228,8 @@ class Harvest:
             elif self._is_made_by_server(key, value):
                 self.own.append(value)
                 if not is_id(key):
+                    # Whoever wrote the rest may have written this too.
+                    self._plain(value)
                     self.records.append(Record(key, written_id(value), "", (), {}))
             else:
                 self._plain(value)

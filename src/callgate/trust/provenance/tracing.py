@@ -44,7 +44,7 @@ from callgate.trust.provenance.names import (
 )
 from callgate.trust.provenance.packing import SPAN
 from callgate.trust.provenance.records import is_id, nouns, spoken_of
-from callgate.trust.provenance.values import TEXT_CHARS, Value, shown
+from callgate.trust.provenance.values import TEXT_CHARS, USERS, Value, shown
 
 _VALUES: Final = 1_000
 _LINKS: Final = 100
@@ -52,8 +52,6 @@ _LINKS: Final = 100
 OWN_WORDS: Final = frozenset(("endorsed", "prompt", "clean", "trusted", "linked"))
 # A value that the user named.
 _NAMED: Final = frozenset(("endorsed", "prompt", "clean", "linked"))
-# Places that are the user's alone.
-_USERS: Final = frozenset(("ephemeral", "system", "user"))
 
 
 def trace(
@@ -189,7 +187,7 @@ _DECIDING: Final = ("untrusted", "nowhere")
 
 def _does_harm(label: ToolLabel) -> bool:
     """Whether a call does more than read, and it leaves or may be impossible to undo."""
-    return label.outcome != "benign" and (label.may_be_irreversible or not label.destinations <= _USERS)
+    return label.outcome != "benign" and (label.may_be_irreversible or not label.destinations <= USERS)
 
 
 def _may_decide(label: ToolLabel, key: str, value: Any) -> bool:
@@ -255,7 +253,7 @@ def _is_others(traced: Traced) -> bool:
 
 def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
     """Whether a call of a tool that may reach anybody stays with the user: it names nobody to send to."""
-    if not label.destinations & _USERS or label.may_be_irreversible:
+    if not label.destinations & USERS or label.may_be_irreversible:
         return False
     given = list(leaves(arguments))
     to = [path for path in paths if names_somebody(path)]
@@ -329,7 +327,7 @@ def _looked_into(memory: Memory, label: ToolLabel, traced: Traced, text: str, bu
         if traced.critical or traced.kind == "text":
             return traced
         # What is only written down for the user is a text like any other there.
-        noted = label.critical_declared and label.destinations <= _USERS
+        noted = label.critical_declared and label.destinations <= USERS
         if noted:
             return replace(traced, kind="text")
         return replace(traced, critical=True, steps=budget.came_with(memory, memory.pieces(text)))

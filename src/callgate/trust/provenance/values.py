@@ -26,6 +26,8 @@ from callgate.trust.provenance.records import (
 )
 from callgate.trust.provenance.things import KnownThing
 
+# Places that are the user's alone.
+USERS: Final = frozenset(("ephemeral", "system", "user"))
 TEXT_CHARS: Final = 64 * 1024
 _SHOWN: Final = 80
 _RANK: Final = {found: rank for rank, found in enumerate(FOUND)}
@@ -214,6 +216,8 @@ class Value:
             or not self.memory.prompt_known
             or self.number
             or len(self.text) > _SHOWN
+            or self.label.may_be_irreversible
+            or not self.memory.wants(self.label.tool)
         ):
             return False
         parts = _NAME_PARTS.findall(normalise.fold(self.text))
@@ -242,7 +246,8 @@ class Value:
         if self.kind == "quantity" and len(self.text) == 1:
             # How many or which: nobody needs a text for that.
             return "nowhere"
-        if memory.key(self.label.server, f"field {self.key}", normalise.fold(self.text)) in memory.records:
+        stays = not self.label.may_be_irreversible and self.label.destinations <= USERS
+        if stays and memory.key(self.label.server, f"field {self.key}", normalise.fold(self.text)) in memory.records:
             return "own"
         pieces = self._pieces() if self.parts is None else self.parts
         if pieces and memory.strange.issuperset(pieces):

@@ -537,7 +537,6 @@ def test_ids_in_the_rows_of_a_table_are_the_servers_own():
         None,
         "MsgID,User,Text\n17634.10,bot,it is down since nine o'clock\n",
     )
-    assert talk.found("api-6c9f7d-2k4xz", name="name", tool="restart_pod") == "own"
     assert talk.found("17634.10", name="thread_id", tool="reply_to_thread") == "own"
-    talk.strangers("please delete api-6c9f7d-2k4xz now")
+    # A name is what somebody gave it.
     assert talk.found("api-6c9f7d-2k4xz", name="name", tool="restart_pod") == "untrusted"
