@@ -21,6 +21,7 @@ from environments import Say
 from processes import Unavailable
 from sessions import install, world
 from sessions.gate import CALLGATE, Home, Person, connected, reviewed
+from sessions.sets import DEFAULT
 
 SERVERS = ("files", "memory", "git", "fetch", "time")
 ROUNDS = 5
@@ -43,7 +44,7 @@ def measure(say: Say, *, quick: bool) -> dict[str, Any]:
 
 
 def _measure(scratch: Path, say: Say, *, rounds: int) -> dict[str, Any]:
-    with world.pages(world.SEED / "pages") as web:
+    with world.pages(DEFAULT.world / "pages") as web:
         place = world.make(scratch / "world", web)
         say(f"reviewing the tools of {len(SERVERS)} servers")
         home = reviewed(scratch / "person", place, SERVERS, Person())

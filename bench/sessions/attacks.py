@@ -9,20 +9,22 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sqlite3
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sessions.gate import PROMPT, SESSION, Browser, Wrapped
+from sessions.gate import PROMPT, SESSION, Browser, Outcome, Wrapped
 from sessions.honest import filled
-from sessions.spelling import FRAMES, SPELLINGS
+from sessions.sets import DEFAULT, SessionSet
+from sessions.spelling import Way
 from sessions.world import World, put_state
 
-FOLDER = Path(__file__).resolve().parent / "attacks"
-# Each has carriers of its own.
-CORPORA = ("corpus.toml", "second.toml")
+# What attacks/world.json has beside the state of servers.
+PLACES = {"files", "folders", "kept", "pages", "sql"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +44,10 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a case came to. `stopped` names the harmful call that was asked about or refused, and how."""
+    """What a case came to. `stopped` names the harmful call that was asked about or refused, and how.
+
+    `failed` is what a server said that could not do a harmful call.
+    """
 
     effect: str
     spelling: str
@@ -51,64 +56,51 @@ class Played:
     passed: bool
     stopped: str
     asked_before: int
+    refused_before: int
+    failed: str
 
 
-def cases() -> list[Case]:
+def tables(of: SessionSet) -> list[dict[str, Any]]:
+    """Each has carriers of its own."""
+    return [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted((of.folder / "attacks").glob("*.toml"))]
+
+
+def cases(of: SessionSet = DEFAULT) -> list[Case]:
+    spelling = of.spelling()
     found: list[Case] = []
-    for name in CORPORA:
-        table: dict[str, Any] = tomllib.loads((FOLDER / name).read_text(encoding="utf-8"))
+    for table in tables(of):
         carriers = list(table["carriers"])
         for at, effect in enumerate(table["effect"]):
-            for offset, (spelling, value, order, calls, second) in enumerate(_ways(table, effect)):
+            for offset, way in enumerate(spelling.ways(table, effect, at)):
                 carrier = carriers[(at + offset) % len(carriers)]
-                other = carriers[(at + offset + 1) % len(carriers)] if second else ""
-                found.append(_case(len(found), table, effect, spelling, carrier, (value, order, calls, second, other)))
+                other = carriers[(at + offset + way.apart) % len(carriers)] if way.rest else ""
+                names = spelling.numbers(len(found))
+                found.append(_case(len(found), names, table["carriers"], effect, (carrier, other), way))
     return found
 
 
-def _ways(table: Mapping[str, Any], effect: Mapping[str, Any]) -> Iterator[tuple[str, str, str, list[Any], str]]:
-    """The name of each way, the value as it is written, the order, the calls, and what a second carrier says."""
-    value, order, calls = effect["value"], effect["order"], effect["calls"]
-    for name in SPELLINGS:
-        if name != "number words" or re.search(r"\d|\{[sdp]\}", value):
-            yield name, name, order, calls, ""
-    for name, frame in FRAMES.items():
-        yield name, "plain", frame(order), calls, ""
-    yield "in German", "plain", effect["german"], calls, ""
-    yield "half in another text", "first half", order, calls, "The rest of it is {rest}."
-    if "keeping" in table:
-        yield "kept and read back", "plain", order, [*table["keeping"], *calls], ""
-    if "split" in effect:
-        yield "over two arguments", "plain", order, effect["split"], ""
-    if "joined" in effect:
-        yield "joined with the user's own", "plain", order, effect["joined"], ""
-    if "indirect" in effect:
-        yield "not named at all", "plain", effect["indirect"], effect.get("indirect_calls", calls), ""
-
-
 def _case(
-    number: int, table: Mapping[str, Any], effect: Mapping[str, Any], name: str, carrier: str, way: tuple[Any, ...]
+    number: int,
+    names: Mapping[str, str],
+    carriers: Mapping[str, Any],
+    effect: Mapping[str, Any],
+    chosen: tuple[str, str],
+    way: Way,
 ) -> Case:
-    spelling, order, calls, second, other = way
-    base = 4096 + number * 7
-    names = {"s": f"{base:04x}", "d": f"{base % 90 + 10}", "p": f"{number % 90 + 10}"}
-    names |= {"first": str(1000 + 2 * number), "second": str(1001 + 2 * number)}
+    carrier, other = chosen
     value = filled(effect["value"], names)
     half = len(value) // 2
-    names |= {"v1": value[:half], "v2": value[half:]}
-    written = value[:half] + "…" if spelling == "first half" else SPELLINGS[spelling](value)
-    carriers = table["carriers"]
+    kept = value or filled(effect["order"], names)
+    names = {**names, "v1": value[:half], "v2": value[half:], "v": value, "k": kept}
     texts = {key: one["harmless"] for key, one in carriers.items()}
-    texts[carrier] = carriers[carrier]["frame"].replace("{order}", order.replace("{v}", written))
+    texts[carrier] = carriers[carrier]["frame"].replace("{order}", way.order.replace("{v}", way.write(value)))
     user, reads = carriers[carrier]["user"], list(carriers[carrier]["reads"])
     if other:
-        texts[other] = carriers[other]["frame"].replace("{order}", second.replace("{rest}", "…" + value[half:]))
+        texts[other] = carriers[other]["frame"].replace("{order}", way.rest.replace("{rest}", "…" + value[half:]))
         user, reads = f"{user} {carriers[other]['user']}", reads + carriers[other]["reads"]
     user = " ".join(filter(None, (user, effect.get("asks", ""))))
     reads += [one for one in effect.get("reads", []) if one not in reads]
-    return Case(
-        number, effect["name"], name, carrier, user, texts, tuple(reads), tuple(calls), names | {"v": value}
-    )  # fmt: skip
+    return Case(number, effect["name"], way.name, carrier, user, texts, tuple(reads), tuple(way.calls), names)
 
 
 def numbered(value: Any, names: Mapping[str, str]) -> Any:
@@ -128,53 +120,84 @@ def servers_of(chosen: list[Case]) -> list[str]:
     return list(dict.fromkeys(call["tool"].partition(".")[0] for call in calls))
 
 
-class Stage:
-    """The servers of one agent, and the world under them, which every case gets anew."""
+def groups(chosen: list[Case], most: int) -> list[list[Case]]:
+    """The cases in groups that need at most so many servers; those of an effect stay together."""
+    found: list[list[Case]] = []
+    for effect in dict.fromkeys(one.effect for one in chosen):
+        some = [one for one in chosen if one.effect == effect]
+        group = next((group for group in found if len(servers_of(group + some)) <= most), None)
+        if group is None:
+            found.append(some)
+        else:
+            group += some
+    return found
 
-    def __init__(self, world: World, pages: Path, servers: Mapping[str, Wrapped], browser: Browser) -> None:
+
+class Stage:
+    """The world of one agent, which every case gets anew."""
+
+    def __init__(self, world: World, pages: Path, browser: Browser) -> None:
         self._world = world
         self._pages = pages
-        self._servers = servers
         self._browser = browser
-        self._seed: dict[str, Any] = json.loads((FOLDER / "world.json").read_text(encoding="utf-8"))
-        self._shop = (world.home / "shop.db").read_bytes()
-        tables = [tomllib.loads((FOLDER / name).read_text(encoding="utf-8")) for name in CORPORA]
-        self._harmless = {key: one["harmless"] for table in tables for key, one in table["carriers"].items()}
+        seed = world.of.folder / "attacks" / "world.json"
+        self._seed: dict[str, Any] = json.loads(seed.read_text(encoding="utf-8"))
+        self._kept = {name: (world.home / name).read_bytes() for name in self._seed["kept"]}
+        self._harmless = {
+            key: one["harmless"] for table in tables(world.of) for key, one in table["carriers"].items()
+        }  # fmt: skip
 
-    def play(self, case: Case, *, prompt: bool) -> Played:
-        # Both ways of a case are told apart too: one must not know what the other has read.
+    def play(self, case: Case, servers: Mapping[str, Wrapped], *, prompt: bool) -> Played:
         names = {**self._world.places, **case.names}
-        self._set(case, names)
+        texts = {**self._harmless, **{key: filled(text, names) for key, text in case.texts.items()}}
+        self._set({**names, **texts})
+        # Both ways of a case are told apart too: one must not know what the other has read.
         meta = {SESSION: f"case-{case.number}-{'with' if prompt else 'without'}"}
         if prompt:
             meta[PROMPT] = filled(case.user, names)
-        asked = 0
+
+        def call(one: Mapping[str, Any], *, honest: bool) -> Outcome:
+            server, _, tool = one["tool"].partition(".")
+            answer = {tool: numbered(one["answer"], {**texts, **names})} if "answer" in one else None
+            if answer is not None:
+                put_state(self._world, server, json.dumps(answer, ensure_ascii=False))
+            approve = self._browser.approve if honest else None
+            outcome = servers[server].call(tool, numbered(one["args"], names), meta, approve)
+            if answer is not None:
+                (self._world.state / f"{server}.json").unlink()
+            return outcome
+
+        verdicts = []
         for one in case.reads:
-            server, _, tool = one["tool"].partition(".")
-            outcome = self._servers[server].call(tool, numbered(one["args"], names), meta, self._browser.approve)
-            asked += outcome.verdict == "asked"
-            if outcome.failed and not one.get("fails"):
+            outcome = call(one, honest=True)
+            verdicts.append(outcome.verdict)
+            if outcome.failed and not one.get("fails") and outcome.verdict != "refused":
                 raise ValueError(f"{case.effect}, {case.spelling}: {one['tool']} failed: {outcome.text[:200]}")
-        stopped = ""
+        asked, refused = verdicts.count("asked"), verdicts.count("refused")
+        stopped = failed = ""
         for one in case.calls:
-            server, _, tool = one["tool"].partition(".")
-            outcome = self._servers[server].call(tool, numbered(one["args"], names), meta, None)
+            outcome = call(one, honest=False)
             if outcome.verdict != "allowed":
                 stopped = f"{one['tool']} {outcome.verdict}"
                 break
-        return Played(case.effect, case.spelling, case.carrier, prompt, not stopped, stopped, asked)
+            if outcome.failed:
+                failed = f"{one['tool']}: {outcome.text[:200]}"
+        return Played(
+            case.effect, case.spelling, case.carrier, prompt, not stopped, stopped, asked, refused, failed
+        )  # fmt: skip
 
-    def _set(self, case: Case, names: Mapping[str, str]) -> None:
-        texts = {**self._harmless, **{key: filled(text, names) for key, text in case.texts.items()}}
-        known = {**names, **texts}
-        for name in self._seed.keys() - {"files"}:
-            put_state(self._world, name, json.dumps(numbered(self._seed[name], known), ensure_ascii=False))
-        documents = self._world.home / "documents"
-        shutil.rmtree(documents, ignore_errors=True)
-        documents.mkdir()
-        for path, text in self._seed["files"].items():
-            (self._world.home / filled(path, names)).write_text(filled(text, names), encoding="utf-8")
-        shutil.rmtree(self._world.home / ".ssh", ignore_errors=True)
-        (self._world.home / ".ssh").mkdir()
-        (self._world.home / "shop.db").write_bytes(self._shop)
-        (self._pages / f"fair-{names['s']}.html").write_text(texts["page"], encoding="utf-8")
+    def _set(self, known: Mapping[str, str]) -> None:
+        seed, home = self._seed, self._world.home
+        for name in seed.keys() - PLACES:
+            put_state(self._world, name, json.dumps(numbered(seed[name], known), ensure_ascii=False))
+        for name in seed["folders"]:
+            shutil.rmtree(home / name, ignore_errors=True)
+            (home / name).mkdir()
+        for name, content in self._kept.items():
+            (home / name).write_bytes(content)
+        for folder, files in ((home, seed["files"]), (self._pages, seed.get("pages", {}))):
+            for path, text in files.items():
+                (folder / filled(path, known)).write_text(filled(text, known), encoding="utf-8")
+        with closing(sqlite3.connect(home / "shop.db")) as shop, shop:
+            for statement, values in seed.get("sql", []):
+                shop.execute(statement, numbered(values, known))

@@ -32,8 +32,10 @@ PROMPT = "dev.callgate/prompt"
 SESSION = "dev.callgate/session"
 TICKET = "dev.callgate/enrolment-ticket"
 PENDING = "callgate_pending"
-USER = "ada"
 REVIEW_SECONDS = 120
+# A gateway has at most 20 servers; fewer start at once where their tools are reviewed, as that takes longest.
+MOST_SERVERS = 18
+REVIEWED_AT_ONCE = 6
 ANSWER_SECONDS = 90
 
 Verdict = Literal["allowed", "asked", "refused"]
@@ -86,8 +88,8 @@ class Person:
         self._key = SoftwareAuthenticator("http://localhost")
         self._lock = threading.Lock()
 
-    def enrol(self, home: Home, server: Wrapped) -> None:
-        ticket = json.loads(home.callgate("enroll", USER, "--json"))["ticket"]
+    def enrol(self, home: Home, server: Wrapped, user: str) -> None:
+        ticket = json.loads(home.callgate("enroll", user, "--json"))["ticket"]
         begun = server.request("approval/enroll/begin", {"_meta": {TICKET: ticket}})["result"]
         server.request("approval/enroll/finish", {"response": self._key.create(begun["options"])})
 
@@ -170,7 +172,8 @@ class Wrapped:
         self._say({"jsonrpc": "2.0", "method": "notifications/initialized"})
 
     def tools(self) -> list[str]:
-        return [one["name"] for one in self.request("tools/list", {})["result"]["tools"]]
+        """The names of its tools; none while it does not answer."""
+        return [one["name"] for one in self.request("tools/list", {}).get("result", {}).get("tools", [])]
 
     def call(
         self, tool: str, arguments: Mapping[str, Any], meta: Mapping[str, Any], approve: Callable[[str], None] | None
@@ -204,6 +207,9 @@ class Wrapped:
         self._say({"jsonrpc": "2.0", "id": self._number, "method": method, "params": params})
         assert self._process.stdout is not None
         while line := self._process.stdout.readline():
+            # Some servers print a greeting; clients skip what is no message.
+            if not line.lstrip().startswith(b"{"):
+                continue
             said: dict[str, Any] = json.loads(line)
             if said.get("method") == "elicitation/create":
                 action = "accept" if opened(said["params"]["url"]) else "decline"
@@ -235,7 +241,7 @@ class Wrapped:
 @contextmanager
 def connected(home: Home, world: World, names: Iterable[str]) -> Iterator[dict[str, Wrapped]]:
     """A client that has these servers; they start side by side."""
-    known = install.commands()
+    known = install.commands(world.of)
     with ExitStack() as stack:
         log = stack.enter_context((home.folder / "wrap.log").open("ab"))
         # Each person has a gateway of their own, which would stay a while without servers.
@@ -253,14 +259,17 @@ def connected(home: Home, world: World, names: Iterable[str]) -> Iterator[dict[s
 def reviewed(folder: Path, world: World, names: Iterable[str], person: Person) -> Home:
     """A person who has met these servers, reviewed and approved their tools, and enrolled a passkey."""
     home = Home(folder)
-    with connected(home, world, names) as servers:
-        deadline = time.monotonic() + REVIEW_SECONDS
-        # A list is answered before it is on record, and a decision takes a moment to get around.
-        while waiting := [server for server in servers.values() if PENDING in server.tools()]:
-            if time.monotonic() > deadline:
-                raise Unavailable(f"the tools of {', '.join(one.name for one in waiting)} stay hidden")
-            approve_all(home)
-        person.enrol(home, next(iter(servers.values())))
+    every = list(names)
+    for at in range(0, len(every), REVIEWED_AT_ONCE):
+        with connected(home, world, every[at : at + REVIEWED_AT_ONCE]) as servers:
+            deadline = time.monotonic() + REVIEW_SECONDS
+            # A list is answered before it is on record, and a decision takes a moment to get around.
+            while waiting := [server.name for server in servers.values() if PENDING in (server.tools() or [PENDING])]:
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"the tools of {', '.join(waiting)} stay hidden")
+                approve_all(home)
+            if at == 0:
+                person.enrol(home, next(iter(servers.values())), world.of.person)
     return home
 
 

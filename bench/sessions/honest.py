@@ -12,9 +12,8 @@ from typing import Any
 
 from processes import Unavailable
 from sessions.gate import PROMPT, Home, Outcome, Person, connected
-from sessions.world import World
-
-FOLDER = Path(__file__).resolve().parent / "honest"
+from sessions.sets import DEFAULT, SessionSet
+from sessions.world import World, put_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +21,8 @@ class Call:
     """One call of a session.
 
     `agree` says why the person would agree to be asked about it; empty: they would call it a nuisance. `capture` names
-    what later calls take from the answer. `fails`: the server has no such thing, and says so.
+    what later calls take from the answer. `fails`: the server has no such thing, and says so. `answer` is what a server
+    of ours answers, where that does not stand in its state.
     """
 
     server: str
@@ -32,6 +32,7 @@ class Call:
     agree: str = ""
     capture: Mapping[str, str] = field(default_factory=dict)
     fails: bool = False
+    answer: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +70,8 @@ class Ran:
     questions: tuple[Asked, ...]
 
 
-def sessions() -> Iterator[Session]:
-    for path in sorted(FOLDER.glob("*.toml")):
+def sessions(of: SessionSet = DEFAULT) -> Iterator[Session]:
+    for path in sorted((of.folder / "honest").glob("*.toml")):
         yield _read(path)
 
 
@@ -80,7 +81,7 @@ def _read(path: Path) -> Session:
     for turn in table["turn"]:
         for one in turn["call"]:
             server, _, tool = one["tool"].partition(".")
-            more = {key: one[key] for key in ("agree", "capture", "fails") if key in one}
+            more = {key: one[key] for key in ("agree", "capture", "fails", "answer") if key in one}
             calls.append(Call(server, tool, one.get("args", {}), turn["user"], **more))
     return Session(path.stem, table["title"], tuple(calls))
 
@@ -107,6 +108,8 @@ def run(session: Session, home: Home, world: World, person: Person, *, prompt: b
         for number, call in enumerate(session.calls, 1):
             arguments = filled(call.arguments, names)
             meta = {PROMPT: filled(call.prompt, names)} if prompt else {}
+            if call.answer is not None:
+                put_state(world, call.server, json.dumps({call.tool: filled(call.answer, names)}, ensure_ascii=False))
             outcome = servers[call.server].call(call.tool, arguments, meta, browser.approve)
             if outcome.failed != call.fails and outcome.verdict != "refused":
                 raise Unavailable(f"{session.name}, call {number}, {call.tool}: {outcome.text[:300]}")

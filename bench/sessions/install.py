@@ -11,13 +11,14 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from environments import Say
 from processes import Unavailable
+from sessions.sets import DEFAULT, SessionSet
 
-HERE = Path(__file__).resolve().parent
 NODE = "node@22.23.3"
 JSDOM = "jsdom@26.1.0"
 INSTALL_SECONDS = 600
@@ -42,8 +43,8 @@ class Command:
         }
 
 
-def commands() -> dict[str, Command]:
-    found: dict[str, Any] = tomllib.loads((HERE / "servers.toml").read_text(encoding="utf-8"))
+def commands(of: SessionSet = DEFAULT) -> dict[str, Command]:
+    found: dict[str, Any] = tomllib.loads((of.folder / "servers.toml").read_text(encoding="utf-8"))
     return {name: Command(tuple(one["command"]), one.get("environ", {})) for name, one in found.items()}
 
 
@@ -72,12 +73,12 @@ def chromium() -> str:
     return found
 
 
-def ensure(say: Say) -> None:
+def ensure(say: Say, of: SessionSet = DEFAULT) -> None:
     """Install what is not there yet."""
     folder = cache()
-    stamp = folder / "installed.txt"
-    packages = {name: one for name, one in commands().items() if one.words[0] in ("npx", "uvx")}
-    wanted = "\n".join([NODE, sys.version, *(" ".join(_probe(one)) for one in packages.values())])
+    stamp = folder / ("installed.txt" if of == DEFAULT else f"installed-{of.name}.txt")
+    packages = {name: probe for name, one in commands(of).items() if (probe := _probe(one))}
+    wanted = "\n".join([NODE, sys.version, *map(" ".join, packages.values())])
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -89,23 +90,25 @@ def ensure(say: Say) -> None:
         _run([sys.executable, "-m", "venv", str(folder / "uv")])
         _run([str(folder / "uv" / "bin" / "python"), "-m", "pip", "install", "--quiet", "uv"])
     online = {key: value for key, value in environ().items() if key not in ("UV_OFFLINE", "npm_config_prefer_offline")}
-    for name, command in packages.items():
+    for name, probe in packages.items():
         say(f"installing {name}")
-        _run(_probe(command), online)
+        _run(probe, online)
     # Without this, the first page that it reads waits for a registry, and for a release of jsdom that may not install.
     page_reader = "import pathlib, readabilipy; print(pathlib.Path(readabilipy.__file__).parent / 'javascript', end='')"
-    where = _run([*_probe(packages["fetch"])[:-1], page_reader], online)
+    where = _run([*packages["fetch"][:-1], page_reader], online)
     _run(["npm", "install", "--prefix", where, "--no-save", "--no-package-lock", JSDOM], online)
     stamp.write_text(wanted, encoding="utf-8")
 
 
 def _probe(command: Command) -> list[str]:
-    """A command that installs the package and starts nothing."""
-    words = list(command.words)
-    if words[0] == "npx":
-        return [*words[:1], "-y", "-p", words[2], "-c", "true"]
-    package = next(index for index, word in enumerate(words) if "==" in word)
-    return [*words[:1], "--from", words[package], *words[1:package], "python", "-c", "pass"]
+    """A command that installs the package and starts nothing; of a server of ours, none."""
+    if "npx" in command.words:
+        return ["npx", "-y", "-p", command.words[command.words.index("npx") + 2], "-c", "true"]
+    if "uvx" in command.words:
+        package = next(word for word in command.words if "==" in word)
+        more = [word for pair in pairwise(command.words) if pair[0] == "--with" for word in pair]
+        return ["uvx", "--from", package, *more, "python", "-c", "pass"]
+    return []
 
 
 def _run(words: list[str], env: dict[str, str] | None = None) -> str:

@@ -1,4 +1,4 @@
-"""Whole conversations with real servers: `python bench/sessions/run.py [--honest | --attacks] [--only NAME ...]`."""
+"""Whole conversations with real servers: `python bench/sessions/run.py [--set NAME] [--honest | --attacks]`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ from rich.console import Console  # noqa: E402
 from environments import Say  # noqa: E402
 from processes import Unavailable  # noqa: E402
 from sessions import attacks, honest, install, tables, world  # noqa: E402
-from sessions.gate import Person, connected, reviewed  # noqa: E402
+from sessions.gate import MOST_SERVERS, Person, connected, reviewed  # noqa: E402
+from sessions.sets import DEFAULT, NAMES, SessionSet, named  # noqa: E402
 
 WORKERS = 2
 TABLE_WIDTH = 132
 
 
 @contextmanager
-def scratch() -> Iterator[Path]:
+def scratch(of: SessionSet) -> Iterator[Path]:
     """A folder of this run's own. Paths are values that the gate follows, so its name is not a random one."""
     for number in itertools.count(1):
-        folder = Path(tempfile.gettempdir()).resolve() / f"ada{number}"
+        folder = Path(tempfile.gettempdir()).resolve() / f"{of.person}{number}"
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
             break
@@ -46,24 +47,26 @@ def scratch() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def measure_honest(say: Say, only: list[str] | None = None, *, quick: bool = False) -> dict[str, Any]:
+def measure_honest(
+    say: Say, only: list[str] | None = None, of: SessionSet = DEFAULT, *, quick: bool = False
+) -> dict[str, Any]:
     """Every honest session, with and without the user's words; of a quick run only the first three."""
     try:
-        install.ensure(say)
-        return {"status": "ok", **_honest(say, only or [one.name for one in honest.sessions()][: 3 if quick else None])}
+        install.ensure(say, of)
+        chosen = [one for one in honest.sessions(of) if not only or one.name in only]
+        return {"status": "ok", **_honest(say, chosen[: 3 if quick and not only else None], of)}
     except Unavailable as why:
         return {"status": "unavailable", "reason": str(why)}
 
 
-def _honest(say: Say, only: list[str]) -> dict[str, Any]:
+def _honest(say: Say, chosen: list[honest.Session], of: SessionSet) -> dict[str, Any]:
     began = time.monotonic()
-    chosen = [one for one in honest.sessions() if not only or one.name in only]
-    with scratch() as folder, world.pages(world.SEED / "pages") as web:
+    with scratch(of) as folder, world.pages(of.world / "pages") as web:
 
         def play(number: int, session: honest.Session, *, prompt: bool) -> honest.Ran:
             say(f"{session.name}, {'with' if prompt else 'without'} the user's words")
             # Paths must not have words of the session in them: they are values that the gate follows.
-            place = world.make(folder / f"w{number}", web)
+            place = world.make(folder / f"w{number}", web, of)
             # A server is known by its folders and variables too, so it is reviewed where it runs.
             person = Person()
             home = reviewed(folder / f"h{number}", place, session.servers, person)
@@ -77,60 +80,64 @@ def _honest(say: Say, only: list[str]) -> dict[str, Any]:
     return {"seconds": round(time.monotonic() - began), "runs": ran, "broken": broken}
 
 
-def measure_attacks(say: Say, only: list[str] | None = None, *, quick: bool = False) -> dict[str, Any]:
+def measure_attacks(
+    say: Say, only: list[str] | None = None, of: SessionSet = DEFAULT, *, quick: bool = False
+) -> dict[str, Any]:
     """Every attack, with and without the user's words; of a quick run only those that are written plainly."""
     try:
-        install.ensure(say)
-        return {"status": "ok", **_attacks(say, only or (["plain"] if quick else []))}
+        install.ensure(say, of)
+        return {"status": "ok", **_attacks(say, only or (["plain"] if quick else []), of)}
     except Unavailable as why:
         return {"status": "unavailable", "reason": str(why)}
 
 
-def _attacks(say: Say, only: list[str]) -> dict[str, Any]:
+def _attacks(say: Say, only: list[str], of: SessionSet) -> dict[str, Any]:
     began = time.monotonic()
-    chosen = [one for one in attacks.cases() if not only or one.effect in only or one.spelling in only]
+    chosen = [one for one in attacks.cases(of) if not only or one.effect in only or one.spelling in only]
     servers = attacks.servers_of(chosen)
-    with scratch() as folder, ExitStack() as stack:
+    with scratch(of) as folder, ExitStack() as stack:
         (folder / "pages").mkdir()
         web = stack.enter_context(world.pages(folder / "pages"))
         # The servers of ours look for their state when they are called, not when they start.
 
         def play(prompt: bool) -> list[attacks.Played]:
             name = "with" if prompt else "without"
-            place = world.make(folder / name, web)
+            place = world.make(folder / name, web, of)
             say(f"reviewing the tools of {len(servers)} servers")
             person = Person()
             home = reviewed(folder / f"{name}-home", place, servers, person)
-            with connected(home, place, servers) as running:
-                stage = attacks.Stage(place, folder / "pages", running, person.browser())
-                return [_told(say, stage.play(case, prompt=prompt), at) for at, case in enumerate(chosen, 1)]
+            stage = attacks.Stage(place, folder / "pages", person.browser())
+            played: list[attacks.Played] = []
+            for group in attacks.groups(chosen, MOST_SERVERS):
+                with connected(home, place, attacks.servers_of(group)) as running:
+                    for case in group:
+                        played.append(stage.play(case, running, prompt=prompt))
+                        if len(played) % 100 == 0:
+                            say(f"{len(played)} attacks, {name} the user's words")
+            return played
 
         with ThreadPoolExecutor(WORKERS) as pool:
             played = [one for some in pool.map(play, (True, False)) for one in some]
     return {"seconds": round(time.monotonic() - began), "cases": [asdict(one) for one in played]}
 
 
-def _told(say: Say, played: attacks.Played, at: int) -> attacks.Played:
-    if at % 100 == 0:
-        say(f"{at} attacks, {'with' if played.prompt else 'without'} the user's words")
-    return played
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--set", choices=NAMES, default=DEFAULT.name, help="the servers, world, sessions and attacks")
     parser.add_argument("--honest", action="store_true", help="only the honest sessions")
     parser.add_argument("--attacks", action="store_true", help="only the attacks")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="sessions, effects or spellings by name")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found to a file")
     options = parser.parse_args()
+    chosen = named(options.set)
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)
     found: dict[str, Any] = {}
     if options.honest or not options.attacks:
-        found["honest"] = measure_honest(console.print, options.only)
+        found["honest"] = measure_honest(console.print, options.only, chosen)
     if options.attacks or not options.honest:
-        found["attacks"] = measure_attacks(console.print, options.only)
+        found["attacks"] = measure_attacks(console.print, options.only, chosen)
     tables.show(found, console)
     if options.json:
         options.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -18,17 +18,18 @@ from pathlib import Path
 from typing import Any
 
 from sessions import install
+from sessions.sets import DEFAULT, SessionSet
 
-HERE = Path(__file__).resolve().parent
-SEED = HERE / "world"
+BENCH = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """One world on disk. `web` is the address of the pages."""
+    """One world on disk. `web` is the address of the pages, `of` the set that it was made from."""
 
     folder: Path
     web: str
+    of: SessionSet
 
     @property
     def home(self) -> Path:
@@ -47,21 +48,25 @@ class World:
             "web": self.web,
             "host": self.web.removeprefix("http://"),
             "python": sys.executable,
-            "ours": str(HERE / "servers"),
-            "bench": str(HERE.parent),
+            "ours": str(self.of.folder / "servers"),
+            "bench": str(BENCH),
             "chromium": install.chromium(),
         }
 
 
-def make(folder: Path, web: str) -> World:
-    world = World(folder, web)
-    shutil.copytree(SEED / "home", world.home)
+def make(folder: Path, web: str, of: SessionSet = DEFAULT) -> World:
+    world = World(folder, web, of)
+    shutil.copytree(of.world / "home", world.home)
     world.state.mkdir(parents=True)
-    for path in SEED.glob("*.json"):
+    for path in of.world.glob("*.json"):
         put_state(world, path.stem, path.read_text(encoding="utf-8"))
     with closing(sqlite3.connect(world.home / "shop.db")) as shop:
-        shop.executescript((SEED / "shop.sql").read_text(encoding="utf-8"))
-    _make_repository(world.home / "project")
+        shop.executescript((of.world / "shop.sql").read_text(encoding="utf-8"))
+    _make_repository(world.home / "project", of)
+    if of.remote:
+        remote = str(folder / of.remote)
+        _git(world.home / "project", {}, "clone", "--quiet", "--bare", ".", remote)
+        _git(world.home / "project", {}, "remote", "add", "origin", remote)
     return world
 
 
@@ -72,12 +77,13 @@ def put_state(world: World, name: str, text: str) -> None:
     spare.replace(world.state / f"{name}.json")
 
 
-def _make_repository(folder: Path) -> None:
+def _make_repository(folder: Path, of: SessionSet) -> None:
     folder.mkdir()
-    history: dict[str, Any] = tomllib.loads((SEED / "history.toml").read_text(encoding="utf-8"))
+    history: dict[str, Any] = tomllib.loads((of.world / "history.toml").read_text(encoding="utf-8"))
     _git(folder, {}, "init", "--quiet", "--initial-branch=main")
-    _git(folder, {}, "config", "user.name", "Ada Lindqvist")
-    _git(folder, {}, "config", "user.email", "ada@tidepool.example")
+    owner, _, mail = of.author.rstrip(">").partition(" <")
+    _git(folder, {}, "config", "user.name", owner)
+    _git(folder, {}, "config", "user.email", mail)
     for commit in history["commit"]:
         for name, text in commit["files"].items():
             path = folder / name
