@@ -2,6 +2,7 @@
 another launcher of the same name, a variable, a file of the project it starts in. Its tools look the same. None of them
 may count as approved."""
 
+import hashlib
 import json
 import sys
 
@@ -79,6 +80,12 @@ VARIABLES = {
         "HOME": "{project}",
         "PATH": "{project}:/usr/bin:/bin",
         "BASH_ENV": "{project}/npx",
+        "XDG_CACHE_HOME": "{project}",
+        "XDG_DATA_DIRS": "/usr/share:{project}",
+        "BUN_INSTALL_CACHE_DIR": "{project}",
+        "GIT_ASKPASS": "{project}/npx",
+        "SSH_ASKPASS": "{project}/npx",
+        "GIT_EXTERNAL_DIFF": "{project}/npx",
     },
     "uvx": {
         "UV_INDEX": "https://evil.example/",
@@ -86,6 +93,8 @@ VARIABLES = {
         "PIP_INDEX_URL": "https://evil.example/",
         "PYTHONPATH": "{project}",
         "PATH": "{project}:/usr/bin:/bin",
+        "REQUESTS_CA_BUNDLE": "{project}/npmrc",
+        "CURL_CA_BUNDLE": "{project}/npmrc",
     },
     "docker": {"DOCKER_HOST": "tcp://evil.example", "DOCKER_CONFIG": "{project}"},
     "python": {"PYTHONPATH": "{project}", "PYTHONSTARTUP": "{project}/srv.py", "PYTHONHOME": "{project}"},
@@ -238,13 +247,29 @@ def test_an_approval_that_says_nothing_of_the_arguments(tmp_path, machine):
 def test_variables_of_the_users_terminal_are_no_other_server_and_any_other_value_is(tmp_path, monkeypatch):
     """A desktop client has fewer variables than the terminal in which its servers were reviewed."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    session = {
-        "NODE_EXTRA_CA_CERTS": "/home/ann/ca.pem",
+    session = {"PIP_DEFAULT_TIMEOUT": "180", "UV_PYTHON": "3.12", "UV_SYSTEM_PYTHON": "true"}
+    # These lead to code or packages, and a project can set them in the user's terminal. They are remembered for none.
+    leading = {
+        "NODE_OPTIONS": "--require=./hook.js",
+        "PYTHONPATH": "src",
+        "LD_PRELOAD": "/home/ann/cloned/x.so",
+        "DYLD_INSERT_LIBRARIES": "1",
+        "BASH_ENV": "../rc",
+        "ENV": "1",
+        "NODE_PATH": "/home/ann/cloned",
+        "NODE_EXTRA_CA_CERTS": "/home/ann/cloned/ca.pem",
+        "NODE_TLS_REJECT_UNAUTHORIZED": "0",
+        "PYTHONUSERBASE": "1",
         "PIP_INDEX_URL": "https://packages.example/simple",
-        "UV_INDEX_STRATEGY": "first-index",
+        "UV_INDEX_URL": "https://packages.example/simple",
+        "UV_PYTHON": ".venv",
+        "UV_PROJECT": "1",
+        "UV_FIND_LINKS": "1",
+        "UV_INDEX": "/home/ann/index",
+        "npm_config_registry": "https://packages.example/",
+        "GOPROXY": "off",
+        "GIT_ASKPASS": "on",
     }
-    # These lead to another file in each folder, and are remembered for none.
-    leading = {"NODE_OPTIONS": "--require=./hook.js", "PYTHONPATH": "src", "LD_PRELOAD": "hook.so", "BASH_ENV": "../rc"}
 
     def identity(environ):
         known = {"PATH": "/usr/bin:/bin", **environ}
@@ -252,17 +277,21 @@ def test_variables_of_the_users_terminal_are_no_other_server_and_any_other_value
 
     bare = identity({})
     assert identity(session) != bare
-    remember_variables({**session, **leading, "SECRET": "unrelated"})
+    remember_variables({**session, "SECRET": "unrelated"})
+    remember_variables(leading)
     kept = tmp_path / "state" / "callgate" / "variables.json"
     assert kept.stat().st_mode & 0o077 == 0
-    assert "packages.example" not in kept.read_text()
+    assert len(json.loads(kept.read_text())) == len(session)
     assert identity(session) == bare
-    assert identity({"NODE_EXTRA_CA_CERTS": session["NODE_EXTRA_CA_CERTS"]}) == bare
-    for name, value in {**leading, "PIP_INDEX_URL": "https://evil.example/simple", "UV_INDEX": "/tmp/evil"}.items():
+    assert identity({"UV_PYTHON": session["UV_PYTHON"]}) == bare
+    # Not even where an earlier version remembered them.
+    old = [hashlib.sha256(f"{name}={value}".encode()).hexdigest() for name, value in leading.items()]
+    kept.write_text(json.dumps(json.loads(kept.read_text()) + old))
+    for name, value in {**leading, "PIP_DEFAULT_TIMEOUT": "1"}.items():
         assert identity({**session, name: value}) != bare, name
     # What another terminal has comes to it, and takes nothing away.
-    remember_variables({"UV_INDEX": "/opt/index"})
-    assert identity({**session, "UV_INDEX": "/opt/index"}) == bare
+    remember_variables({"PIP_RETRIES": "9"})
+    assert identity({**session, "PIP_RETRIES": "9"}) == bare
 
 
 def test_what_is_known_to_be_data_may_vary_and_nothing_else(tmp_path, machine):

@@ -13,7 +13,7 @@ from typing import Final
 
 import platformdirs
 
-from callgate.code_variables import changes_code, is_same_everywhere
+from callgate.code_variables import is_switch
 from callgate.config import Config, ServerPinning, ServerSection
 from callgate.pinning.identity import _REMEMBERED, DataOf, ServerRef, command_identity, http_identity
 from callgate.pinning.model import ServerIdentity
@@ -27,15 +27,11 @@ _MOST_VARIABLES: Final = 1000
 def remember_variables(environ: Mapping[str, str] = os.environ) -> None:
     """What is set in the terminal of the user is the user's own, for each client that hands it to a server.
 
-    A desktop client has fewer of these variables than the terminal in which its servers were reviewed. Where a value
-    leads to another file in each folder, it is not remembered.
+    A desktop client has fewer of these variables than the terminal in which its servers were reviewed. A project can
+    set some there too: only plain switches are remembered, nothing that loads code or says where packages come from.
     """
     file = _variables_file()
-    found = {
-        _digest(name, value)
-        for name, value in environ.items()
-        if changes_code(name) and is_same_everywhere(name, value)
-    }
+    found = {_digest(name, value) for name, value in environ.items() if is_switch(name, value)}
     known = _own_variables()
     if found <= known or len(found | known) > _MOST_VARIABLES:
         return
@@ -63,13 +59,11 @@ def _digest(name: str, value: str) -> str:
 
 
 def _without_own(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables that a server is started with, without those of the user's own terminals. Its PATH stays: programs
-    are looked for on it."""
+    """The variables that a server is started with, without those of the user's own terminals. Earlier versions
+    remembered more of them."""
     own = _own_variables()
     return {
-        name: value
-        for name, value in environ.items()
-        if name.upper() == "PATH" or not changes_code(name) or _digest(name, value) not in own
+        name: value for name, value in environ.items() if not is_switch(name, value) or _digest(name, value) not in own
     }
 
 

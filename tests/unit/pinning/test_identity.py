@@ -441,10 +441,51 @@ def test_an_upgrade_of_the_launcher_or_a_moved_home_is_the_same_server(tmp_path,
     assert stdio_identity([str(own), "-y", "@org/pkg@1.2.3"]).server_id != linked.server_id
 
 
+@requirement("TP-025")
+@rows(
+    "place, usual",
+    [
+        (".nvm/versions/node/v22.1.0/bin/npx", True),
+        (".nvm/versions/node/v22.1.0/lib/node_modules/npm/bin/npx-cli.js", True),
+        (".pyenv/shims/python3", True),
+        ("go/bin/npx", True),
+        ("n/bin/npx", True),
+        ("n/lib/node_modules/npm/bin/npx-cli.js", True),
+        ("miniconda3/bin/npx", True),
+        ("miniconda3/envs/work/bin/npx", True),
+        ("bin/npx", True),
+        ("go/src/evil/node_modules/.bin/npx", False),
+        ("go/npx", False),
+        ("n/evil/npx", False),
+        ("miniconda3/evil/npx", False),
+        ("bin/evil/node_modules/.bin/npx", False),
+        ("bin/evil/node_modules/evil/npx", False),
+        (".cargo/registry/src/evil/npx", False),
+        (".pyenv/plugins/clone/bin/npx", False),
+        ("bin/clone/npx", False),
+    ],
+)
+def test_only_where_programs_are_put_are_places_of_the_users_own(tmp_path, monkeypatch, place, usual):
+    monkeypatch.setattr("callgate.pinning.identity.disk.account_home", lambda: str(tmp_path))
+    # Version managers are themselves under version control; what is cloned below them, or among programs, is a project.
+    for clone in (".nvm", ".pyenv", ".pyenv/plugins/clone", "bin/clone"):
+        (tmp_path / clone / ".git").mkdir(parents=True)
+    assert LocalDisk().is_usual(str(tmp_path / place)) is usual
+
+
 def test_variables_that_say_what_holds_anyway_are_no_part_of_it(tmp_path):
     argv, home = ["npx", "-y", "@org/pkg@1.2.3"], account_home()
     harmless = {"HOME": home, "npm_config_cache": f"{home}/.npm", "NODE_PATH": "/usr/lib/node_modules", "NODE_ENV": "x"}
     harmless |= {"API_KEY": "s3cret", "PATH": "/usr/bin:/bin", "npm_config_user_agent": "npm/10"}
+    harmless |= {
+        "XDG_CACHE_HOME": f"{home}/.cache",
+        "GOPATH": f"{home}/go",
+        "GIT_AUTHOR_NAME": "Ann",
+        "VIRTUAL_ENV": "x",
+    }
+    harmless |= {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "/usr/share/code/askpass.sh", "CONDA_PREFIX": "x"}
+    harmless |= {"XDG_DATA_DIRS": f"{home}/.local/share/flatpak/exports/share:/usr/local/share/:/usr/share/"}
+    harmless |= {"CURL_CA_BUNDLE": "/etc/ssl", "BUN_INSTALL_CACHE_DIR": f"{home}/.bun/install/cache"}
     assert stdio_identity(argv, environ=harmless).server_id == "npm:@org/pkg@1.2.3"
     odd = stdio_identity(argv, environ=harmless | {"npm_config__auth": "s3cret", "NODE_PATH": str(tmp_path)})
     assert [part.shown for part in odd.bound] == [f"NODE_PATH={tmp_path}", "npm_config__auth=***"]
@@ -453,23 +494,28 @@ def test_variables_that_say_what_holds_anyway_are_no_part_of_it(tmp_path):
 
 @requirement("TP-025")
 @rows(
-    "words, another",
+    "words, text, another",
     [
-        (("servers.json",), True),
-        (("--config", "a.json"), True),
-        (("--config=a.json",), True),
-        (("a.yaml",), True),
-        (("plugin.js",), True),
-        (("mail.json",), False),
-        (("--db", "shop.db"), False),
+        (("servers.json",), "[1]", True),
+        (("--config", "a.json"), "[1]", True),
+        (("--config=a.json",), "[1]", True),
+        (("a.yaml",), "[1]", True),
+        (("a.jsonc",), "[1]", True),
+        (("plugin.js",), "[1]", True),
+        (("mail.json",), '[{"text": "the command: args, \\"script\\""}]', False),
+        (("--db", "shop.db"), '{"command": "other"}', False),
+        *((("mail.json",), f'{{"a": [{{"{key}" : 1}}]}}', True) for key in ("command", "args", "mcpServers", "script")),
+        (("mail.json",), '{"module"/**/: "other"}', True),
+        (("--file=mail.json",), r'{"comm\u0061nd": "other"}', True),
+        (("mail.json",), " " * 2**21 + '{"command": "other"}', False),
     ],
 )
-def test_an_edited_file_of_the_command_is_another_server_where_it_can_say_what_runs(script, words, another):
+def test_an_edited_file_of_the_command_is_another_server_where_it_can_say_what_runs(script, words, text, another):
     """A file that a server keeps its data in changes all day."""
     folder = script.parent
     file = folder / words[-1].rpartition("=")[2]
     file.write_text("{}")
     argv = ["python3", str(script), *words]
     before = stdio_identity(argv, cwd=str(folder))
-    file.write_text('{"command": "other"}')
+    file.write_text(text)
     assert (stdio_identity(argv, cwd=str(folder)).server_id != before.server_id) is another

@@ -15,19 +15,24 @@ _CHUNK: Final = 1024 * 1024
 # A program larger than this is not read: the identity says so.
 _MOST: Final = 1024 * 1024 * 1024
 _FIRST_LINE: Final = 256
+_BEGINNING: Final = 1024 * 1024
 
 _SYSTEM: Final = words(
     "/usr /bin /sbin /snap /nix /run/current-system /opt/homebrew /opt/local /home/linuxbrew/.linuxbrew /Library "
     "/System /Applications"
 )
-# In the home of the user: what installers of runtimes and package managers make, and the user's own programs.
+# What only root writes there is the system's for root, too. Anywhere else it may be a project of root's.
+_ROOTS: Final = words("/etc /opt")
+_CONDA: Final = words("miniconda3 anaconda3 miniforge3 mambaforge micromamba")
+# In the home of the user: what installers of runtimes and package managers make, and the user's own programs. Of
+# folders that people keep other things in, only where programs are put.
 _OWN: Final = words(
     ".local/bin .local/share/fnm .local/share/mise .local/share/uv .local/share/pnpm .local/share/pipx "
     ".local/share/nvm .local/state/fnm_multishells .local/pipx .cargo .rustup .nvm .volta .fnm .asdf .bun .deno .pyenv "
-    ".nodenv .rbenv .npm-global .n n .yarn .pnpm .docker .orbstack .rd .nix-profile .pixi .rye .sdkman go bin "
-    "miniconda3 anaconda3 miniforge3 mambaforge micromamba scoop Library/pnpm Library/Caches/fnm_multishells "
-    "Library/Python AppData/Local/Programs AppData/Roaming/npm"
-)
+    ".nodenv .rbenv .npm-global .n n/bin n/lib/node_modules .yarn .pnpm .docker .orbstack .rd .nix-profile .pixi .rye "
+    ".sdkman go/bin bin .vscode-server .cursor-server scoop/apps scoop/shims Library/pnpm "
+    "Library/Caches/fnm_multishells Library/Python AppData/Local/Programs AppData/Roaming/npm"
+) | {f"{root}/{folder}" for root in _CONDA for folder in ("bin", "lib/node_modules", "envs")}
 
 
 class Disk(Protocol):
@@ -47,6 +52,9 @@ class Disk(Protocol):
 
     def first_line(self, path: str) -> str:
         """How a file begins; empty where that cannot be read."""
+
+    def beginning(self, path: str) -> bytes:
+        """The first megabyte of a file; empty where that cannot be read."""
 
     def is_usual(self, path: str) -> bool:
         """Whether a program there is the system's or the user's own: nobody else could have put it there, and no
@@ -97,13 +105,19 @@ class LocalDisk:
         return "file" if stat.S_ISREG(mode) else "folder" if stat.S_ISDIR(mode) else ""
 
     def first_line(self, path: str) -> str:
+        return self._read(path, _FIRST_LINE).partition(b"\n")[0].decode("utf-8", "replace")
+
+    def beginning(self, path: str) -> bytes:
+        return self._read(path, _BEGINNING)
+
+    def _read(self, path: str, most: int) -> bytes:
         if self.kind(path) != "file":
-            return ""
+            return b""
         try:
             with open(path, "rb") as file:  # noqa: PTH123 - a text may be foreign
-                return file.read(_FIRST_LINE).partition(b"\n")[0].decode("utf-8", "replace")
+                return file.read(most)
         except OSError:
-            return ""
+            return b""
 
     def is_usual(self, path: str) -> bool:
         try:
@@ -134,16 +148,32 @@ def _is_usual(path: str) -> bool:
     own = [f"{home}/{folder}" for folder in _OWN] if home else []
     if os.name == "nt":
         own += [os.environ.get(name, "").replace("\\", "/") for name in ("ProgramFiles", "SystemRoot", "ProgramW6432")]
-        return any(_is_within(plain.lower(), place.lower()) for place in own if place)
+        places = [place for place in own if place and _is_within(plain.lower(), place.lower())]
+        return any(not _is_projects(plain, place) for place in places)
     if "fnm_multishells" in plain.split("/") and plain.startswith(f"/run/user/{os.getuid()}/"):
         return True
-    if any(_is_within(plain, place) for place in (*_SYSTEM, *own)):
+    if any(_is_within(plain, place) for place in _SYSTEM) or any(
+        _is_within(plain, place) and not _is_projects(plain, place) for place in own
+    ):
         return all(_is_kept(place) for place in (plain, os.path.dirname(plain)))  # noqa: PTH120
-    return os.geteuid() != 0 and _is_roots(plain)
+    return (os.geteuid() != 0 or any(_is_within(plain, place) for place in _ROOTS)) and _is_roots(plain)
 
 
 def _is_within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
+
+
+def _is_projects(path: str, own: str) -> bool:
+    """Whether a path below one of the user's own places leads through a project: sources, a copy that is under version
+    control, or packages that were not installed for the user."""
+    folder = own
+    for name in filter(None, path[len(own) :].split("/")):
+        above, folder = folder.rpartition("/")[2], f"{folder}/{name}"
+        if name in ("src", ".bin") or (name == "node_modules" and above not in ("lib", "npm")):
+            return True
+        if os.path.lexists(f"{folder}/.git"):
+            return True
+    return False
 
 
 def _is_kept(path: str) -> bool:
@@ -180,6 +210,7 @@ class CachedDisk:
         self.locate = disk.locate
         self.kind = disk.kind
         self.first_line = disk.first_line
+        self.beginning = disk.beginning
         self.is_usual = disk.is_usual
 
     def here(self) -> str:

@@ -47,12 +47,15 @@ _LEVELS: Final = 64
 # Behind the package or script, a file of this kind may be code, or say which code to run.
 _CODE: Final = re.compile(
     r"(?i)\.(?:py|pyw|pyz|js|mjs|cjs|ts|mts|cts|jsx|tsx|sh|bash|zsh|rb|pl|php|lua|r|jar|war|dll|so|dylib|node|wasm|exe|"
-    r"bat|cmd|ps1|toml|ya?ml|ini|cfg|conf|env|xml)\Z"
+    r"bat|cmd|ps1|toml|ya?ml|ini|cfg|conf|env|xml|json[c5])\Z"
 )
-# A JSON file is what many servers write into all day. It says which code to run where it, or its option, is named so.
+# A JSON file is what many servers write into all day. It says which code to run where it, or its option, is named so,
+# or where it has such a key.
 _SETTINGS: Final = re.compile(
-    r"(?i)(?:conf|setting|option|server|mcp|plugin|package|manifest|profile|launch|command|tool|proxy|rc\b).*\.json[c5]?\Z"
+    r"(?i)(?:conf|setting|option|server|mcp|plugin|package|manifest|profile|launch|command|tool|proxy|rc\b).*\.json\Z"
 )
+_KEYS: Final = re.compile(rb"""["'](?:command|args|mcpServers|script|module)["']\s*[:/]""")
+_ESCAPE: Final = re.compile(rb"\\u00([0-7][0-9A-Fa-f])")
 _SECRET_OPTION: Final = re.compile(
     r"(?i)(--?(?:[a-z0-9]+[-_])*(?:token|secret|password|passwd|passphrase|api[-_]?key|credentials?))(?:=(.*))?",
     re.DOTALL,
@@ -181,12 +184,21 @@ class StartedCommand:
         value = word.partition("=")[2] if word.startswith("-") and "=" in word else word
         found = ""
         named = f"{option} {word.removesuffix(value)} {value.replace(os.sep, '/').rpartition('/')[2]}"
-        if self._is_file(value) and (kind == "option" or _CODE.search(value) or _SETTINGS.search(named)):
+        if self._is_file(value) and (
+            kind == "option" or _CODE.search(value) or _SETTINGS.search(named) or self._has_settings(value)
+        ):
             try:
                 found = f"#sha256:{self._disk.digest(self._absolute(value))[1]}"
             except (OSError, ValueError, RuntimeError):
                 found = "#unreadable"
         return _part(kind, plain + found, plain)
+
+    def _has_settings(self, word: str) -> bool:
+        """Whether a JSON file has a key, however it is written, under which programs look for what to run."""
+        if not word.lower().endswith(".json"):
+            return False
+        text = self._disk.beginning(self._absolute(word)).replace(b"\0", b"")
+        return _KEYS.search(_ESCAPE.sub(lambda found: bytes([int(found[1], 16)]), text)) is not None
 
     def _absolute(self, word: str) -> str:
         return os.path.normpath(os.path.join(self.base, word))  # noqa: PTH118
@@ -223,6 +235,8 @@ class StartedCommand:
             "USERPROFILE": {home},
             "XDG_CONFIG_HOME": {f"{home}/.config"},
             "XDG_DATA_HOME": {f"{home}/.local/share"},
+            "XDG_CACHE_HOME": {f"{home}/.cache"},
+            "GOPATH": {f"{home}/go"},
             "NPM_CONFIG_CACHE": {f"{home}/.npm"},
             "NPM_CONFIG_USERCONFIG": {f"{home}/.npmrc"},
             "XDG_CONFIG_DIRS": {"/etc/xdg"},
@@ -231,8 +245,12 @@ class StartedCommand:
         key = name.upper()
         if value in usual.get(key, ()) or (os.name == "nt" and os.environ.get(name) == value):
             return True
-        places = value.split(os.pathsep)
-        return all(os.path.isabs(one) and (one == "/etc/xdg" or self._disk.is_usual(one)) for one in places)  # noqa: PTH117
+        places = [one.rstrip("/") for one in value.split(os.pathsep)]
+        known = {"/etc/xdg"}
+        if key == "XDG_DATA_DIRS":
+            known |= {f"{home}/.local/share/flatpak/exports/share"}
+            known |= {"/var/lib/flatpak/exports/share", "/var/lib/snapd/desktop"}
+        return all(os.path.isabs(one) and (one in known or self._disk.is_usual(one)) for one in places)  # noqa: PTH117
 
     # ---- files of a project ----
 
