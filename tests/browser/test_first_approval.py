@@ -32,7 +32,9 @@ def home(tmp_path):
         for name in ("mail", "bank")
     }
     made.write(".cursor/mcp.json", json.dumps({"mcpServers": servers}, indent=2))
-    made.environ |= dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CLAUDE_CONFIG_DIR"), "")
+    # A person has none of these, or the same in the terminal and in the client.
+    unset = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "CLAUDE_CONFIG_DIR")
+    made.environ |= dict.fromkeys(unset, "")
     yield made
     run([CALLGATE, "stop"], env=made.environ)
 

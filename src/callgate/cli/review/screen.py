@@ -255,6 +255,8 @@ def _server(view: ServerView) -> Iterator[Line]:
         yield text_line(escaped(view.seen.target), "dim", lead="    ")
     for notice in view.notices:
         yield text_line(f"! {escaped(notice)}", "yellow", lead="    ", rest="      ")
+    for fact in view.started:
+        yield text_line(escaped(fact), "dim", lead="    ")
     approved = ", ".join(escaped(tool.tool) for tool in view.tools if tool.state == "approved")
     if approved:
         yield text_line(f"approved: {approved}", lead="    ", rest="      ")

@@ -401,7 +401,7 @@ def _unchanged_page(server: ServerView, tools: list[ToolView]) -> Iterator[Line]
     yield text_line(f"── {escaped(server.seen.name)}: another identity, {many}, {rest} ──", "bold reverse")
     yield text_line(escaped(server.seen.server_id), "dim")
     yield text_line("Texts, schemas and everything beside them are what you approved for the one before.")
-    for notice in server.notices:
+    for notice in (*server.notices, *server.started):
         yield text_line(escaped(notice), "yellow")
     for view in tools:
         yield text_line(f"{escaped(view.tool)}: {escaped(view.does)}", lead="  ", rest="    ")

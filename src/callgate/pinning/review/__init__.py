@@ -256,7 +256,11 @@ class ReviewSession:
         views = [self.tool(one, tool, whole=self._at_leisure) for tool in wanted]
         views.sort(key=lambda view: (not view.needs_review, view.state == State.GONE, view.tool))
         return ServerView(
-            seen=one.seen, connected=one.connected, tools=tuple(views), notices=tuple(self._notices(one, views))
+            seen=one.seen,
+            connected=one.connected,
+            tools=tuple(views),
+            notices=tuple(self._notices(one, views)),
+            started=tuple(started_with(one.seen)) if any(view.needs_review for view in views) else (),
         )
 
     def _notices(self, one: PresentServer, views: Iterable[ToolView]) -> Iterable[str]:
@@ -266,7 +270,6 @@ class ReviewSession:
             yield f"None of its tools can be used: {seen.problem}."
         if not any(view.needs_review for view in views):
             return
-        yield from started_with(seen)
         known = [self._book.latest_of(seen.lineage, view.tool) for view in views if view.unchanged]
         if any(pin is not None and run_of(pin.server_id) != run_of(seen.server_id) for pin in known):
             yield "It is started in another way than what was approved: other code may run, whatever its tools say."

@@ -122,6 +122,8 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolView, ...]
     # A known origin with a new identity, an unpinned version, a list beyond its bounds, a set not reviewed together.
     notices: tuple[str, ...] = ()
+    # What approvals hold for beside the package or file.
+    started: tuple[str, ...] = ()
 
     @property
     def pending(self) -> int:
