@@ -82,8 +82,8 @@ class ToolChangeRecorder:
         self._written: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
         # By name and lineage: two servers that one program makes are not each other's past.
         self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
-        # When this gateway itself met each server last, as it is written.
-        self.own: OrderedDict[str, int] = OrderedDict()
+        # When this gateway itself met which server, as it is written.
+        self.own: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._task: asyncio.Task[None] | None = None
         self._ending = False
 
@@ -151,7 +151,7 @@ class ToolChangeRecorder:
             self._note_check(meeting, now)
             return
         seen = observed(meeting.identity, listing, now, name=at.name, group=at.group, target=at.target)
-        _remember(self.own, meeting.identity.server_id, now)
+        _remember(self.own, (meeting.identity.server_id, now), None)
         changes = await self._shelf.saw(seen.server, seen.tools, whole=seen.whole)
         server = seen.server
         _remember(self._written, key, (listing.digest, self._clock()))
@@ -324,7 +324,7 @@ class PinningRuntime:
         except Exception as error:  # noqa: BLE001 - one reading that breaks must not end the others
             log.error("servers not read", extra={"fields": {"error": place(error)}})
             return
-        for seen in (one for one in met if self.registrar.own.get(one.server_id) != one.last_seen):
+        for seen in (one for one in met if (one.server_id, one.last_seen) not in self.registrar.own):
             for toolsets in self._toolsets():
                 toolsets.met_elsewhere(seen.name, seen)
 
