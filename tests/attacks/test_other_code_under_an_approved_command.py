@@ -240,7 +240,7 @@ def test_an_approval_that_says_nothing_of_the_arguments(tmp_path, machine):
         review = json.loads(site.command("review", "--json", status=None))
         (waiting,) = [one for one in review["servers"] if one["seen"]["server_id"] == full]
         assert waiting["tools"][0]["unchanged"]
-        assert any("`--load`" in notice and "`evil.js`" in notice for notice in waiting["notices"])
+        assert any("`--load`" in notice and "`evil.js`" in notice for notice in waiting["started"])
         assert any("started in another way" in notice for notice in waiting["notices"])
 
 
