@@ -31,6 +31,7 @@ from callgate.cli.gateway import end
 from callgate.cli.services import edit_pins
 from callgate.cli.tools.decide import approval
 from callgate.config import load
+from callgate.errors import Refused
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.local.place import Place
 from callgate.pinning.listing import EntryReader, ToolListing, observed
@@ -260,8 +261,15 @@ def approve_listed(config: Path) -> None:
                 servers = [one.seen.server_id for one in found.servers]
                 wait(pins.decide(choices, by=operator(), together=servers))
                 found = wait(pins.review())
-            for one in found.sets:
-                wait(pins.review_set(one.group, one.version, by=operator()))
+            while True:
+                try:
+                    for one in found.sets:
+                        wait(pins.review_set(one.group, one.version, by=operator()))
+                    break
+                except Refused:
+                    # A server has just gone: look at those that are left, as a person would.
+                    assert time.monotonic() < deadline, "the servers never rest"
+                    found = wait(pins.review())
 
     in_thread(decide)
 
