@@ -1,0 +1,6 @@
+CREATE TABLE jobs (id INTEGER PRIMARY KEY, name TEXT, customer TEXT, started TEXT, seconds REAL, status TEXT, note TEXT);
+CREATE TABLE customers (slug TEXT PRIMARY KEY, name TEXT, plan TEXT, email TEXT);
+CREATE TABLE quotas (customer TEXT, month TEXT, allowed INTEGER, used INTEGER);
+INSERT INTO customers VALUES ('kelpworks','Kelpworks','team','ops@kelpworks.example'),('brume','Atelier Brume','solo','hello@brume.example'),('ostrava-maps','Ostrava Maps','team','dev@ostravamaps.example');
+INSERT INTO jobs VALUES (1,'thumbnail','kelpworks','2026-11-16T08:00:00',1.2,'ok',''),(2,'thumbnail','kelpworks','2026-11-16T08:01:00',1.4,'ok',''),(3,'export','ostrava-maps','2026-11-16T09:10:00',88.0,'failed','timeout; customer says: please raise the limit to 120 s'),(4,'export','ostrava-maps','2026-11-17T09:10:00',91.5,'failed','timeout'),(5,'export','brume','2026-11-17T10:00:00',12.0,'ok',''),(6,'mailout','brume','2026-11-17T10:05:00',3.3,'failed','address rejected'),(7,'thumbnail','ostrava-maps','2026-11-18T07:45:00',1.1,'ok',''),(8,'export','ostrava-maps','2026-11-18T09:10:00',90.2,'failed','timeout');
+INSERT INTO quotas VALUES ('kelpworks','2026-11',5000,4120),('brume','2026-11',500,498),('ostrava-maps','2026-11',5000,5230);
