@@ -1,0 +1,7 @@
+"""`python -m callgate_verify`."""
+
+import sys
+
+from callgate_verify import main
+
+sys.exit(main())
