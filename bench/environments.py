@@ -44,6 +44,10 @@ FASTMCP = Environment(
 )
 # Only to record calls with: what it asks for is not installed beside ours.
 AGENTDOJO = Environment(name="agentdojo", requirements=("agentdojo==0.1.35",))
+# Only to learn the weights of the inspection's scorer with.
+LEARNING = Environment(name="learning", requirements=("scikit-learn==1.9.1", "msgspec==0.22.0"))
+# Only the rules of the scanner: what else it asks for is not needed to match them.
+YARA = Environment(name="yara", requirements=("--no-deps", "cisco-ai-mcp-scanner==4.8.7", "yara-python==4.5.4"))
 CONTEXTFORGE = Environment(name="contextforge", requirements=("mcp-contextforge-gateway==1.0.7.post20260921",))
 
 

@@ -169,6 +169,13 @@ def _inspection(found: dict[str, Any]) -> Iterator[Grid]:
             for name, row in found[key].items()
         ]
         yield Grid(f"Inspection of tool definitions, {title}", columns, tuple(rows))
+    keys = ("poisoned", "flagged", "hard", "yara", "benign", "benign_flagged", "benign_hard", "benign_yara")
+    apart = [
+        (name, *(f"{row[key]:,}" if key in row else "–" for key in keys))
+        for name, row in found.get("left_out", {}).items()
+    ]
+    both = ("", "poisoned", "flagged", "hard", "YARA", "benign", "flagged", "hard", "YARA")
+    yield Grid("Inspection of tool definitions, each corpus left out of the training", both, tuple(apart))
     families = [
         (name, f"{row['poisoned']:,}", f"{row['benign']:,}", _percent(row["precision"]), _percent(row["recall"]))
         for name, row in found["families"].items()

@@ -26,8 +26,9 @@ from callgate.config import load
 from callgate.gate import Call, Context
 from callgate.jsonrpc import Limits, Message, parse
 from callgate.keyring import Keyring
+from callgate.protocol import SESSION_META
 from callgate.store import Store
-from callgate.trust.model import SESSION_META, DataLabel
+from callgate.trust.model import DataLabel
 from callgate.trust.operator import labels
 from callgate.trust.policy.predicate import predicate
 

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import inspect
 import json
 import sys
@@ -36,6 +38,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from docs import python_api
 
 REFERENCE: Final = Path(__file__).resolve().parent / "reference"
+VERIFIER: Final = Path(__file__).resolve().parents[1] / "verify" / "page"
 MADE: Final = "<!-- Made by docs/generate.py; change the code it is made from. -->\n"
 
 _DYNAMIC: Final = {"store.url": "`callgate.db` in the state directory"}
@@ -44,6 +47,7 @@ _LABELS: Final = {
     "verdict": "`pass` or `refuse`",
     "reason": "a [reason](reasons.md), or `none`",
     "transport": "`http` or `stdio`",
+    "witness": "the name of a witness from the configuration",
     "method": "an HTTP method",
     "status": "an HTTP status",
     "source": "`web-bot-auth`, `oauth`, `api-key` or `none`",
@@ -182,8 +186,23 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "exit-codes.md": exit_codes_page(),
         "python.md": MADE + python_api.page(),
+        "verify.html": verifier_page(),
         "callgate.schema.json": json.dumps(config.schema(), indent=2, ensure_ascii=False) + "\n",
     }
+
+
+def verifier_page() -> str:
+    """The verifier of receipts as one file; a browser runs nothing in it but what it was made with."""
+    parts = {name: (VERIFIER / f"verify.{name}").read_text(encoding="utf-8") for name in ("css", "js")}
+    digests = {name: base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for name, text in parts.items()}
+    csp = (
+        f"default-src 'none'; script-src 'sha256-{digests['js']}'; style-src 'sha256-{digests['css']}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    page = (VERIFIER / "page.html").read_text(encoding="utf-8")
+    for name, text in {"csp": csp, **parts}.items():
+        page = page.replace(f"{{{name}}}", text, 1)
+    return page
 
 
 def config_page() -> str:

@@ -20,9 +20,10 @@ from callgate.canonical import canonical
 from callgate.errors import Reason
 from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Verdict
 from callgate.inspection.scanner import ResultScanner
+from callgate.protocol import SESSION_META
 from callgate.store import MemoryStore, SqlTrust
 from callgate.trust.effects import encode
-from callgate.trust.model import PROMPT_META, SESSION_META
+from callgate.trust.model import PROMPT_META
 from callgate.trust.operator import labels
 from callgate.trust.policy.engine import Policy
 from callgate.trust.policy.predicate import predicate

@@ -86,11 +86,23 @@ class Refuse(msgspec.Struct, frozen=True):
     status: int | None = None
 
 
+class Quorum(msgspec.Struct, frozen=True):
+    """How many people have to approve, each of them once, and of which groups; without groups, anybody who may.
+
+    `methods` are the ways to answer that count; none given: those that count for the tool.
+    """
+
+    approvals: int = 1
+    of: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+
+
 class Ask(msgspec.Struct, frozen=True):
-    """This check says: only if a person approves exactly this call."""
+    """This check says: only if a person approves exactly this call; `quorums` has what each rule that asks demands."""
 
     why: str
     facts: Mapping[str, Any] = {}
+    quorums: tuple[Quorum, ...] = ()
 
 
 Verdict: TypeAlias = Pass | Refuse | Ask

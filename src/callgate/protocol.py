@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 CHANGED: Final = "notifications/tools/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 
 
 HANDSHAKE_VERSIONS: Final = frozenset({"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"})
@@ -31,5 +32,22 @@ METHODS: Final = frozenset({ENROLL_BEGIN, ENROLL_FINISH, CHALLENGE_CREATE})
 REQUIRED: Final = "verified"
 WEBAUTHN: Final = "webauthn"
 
+# §4.6: ids that other servers have too; with one of these, an approval for one server would hold on another.
+COMMON_SERVER_IDS: Final = frozenset({"mcp-default", "default", "server", "callgate", "mcp"})
+
+# What the protocol itself reads in a call's `_meta`; all else there is between a client and a server.
+PROTOCOL_META: Final = frozenset(
+    {
+        VERSION_META,
+        CAPABILITIES_META,
+        CLIENT_INFO_META,
+        "io.modelcontextprotocol/logLevel",
+        "progressToken",
+        META,
+    }
+)
+
+# Ours: the session that a client names for a call.
+SESSION_META: Final = "dev.callgate/session"
 # Ours: where `approval/enroll/begin` carries the ticket that allows it.
 TICKET: Final = "dev.callgate/enrolment-ticket"

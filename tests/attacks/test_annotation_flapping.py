@@ -1,4 +1,5 @@
-"""Annotations, titles, output schemas and `_meta` that come and go with every connection: seen, but no false alarm."""
+"""Annotations, titles, output schemas and `_meta` that come and go with every connection: what a model or a client acts
+on is reviewed each time, the rest is only logged."""
 
 import json
 
@@ -18,7 +19,25 @@ MARKED = BESIDE | {"_meta": {"io.modelcontextprotocol/verified-approval": {"requ
 
 
 @few_ways
-def test_a_tool_whose_annotations_flap_stays_approved(pinned, way):
+def test_what_nobody_acts_on_flaps_freely(pinned, way):
+    flapping = {"_meta": {"dev.example/shown": True}, "icons": [{"src": "https://icons.test/read.png"}]}
+    visitor = _approved(pinned, way, flapping)
+    assert {one["detail"]["what"] for one in _alerts(pinned, way)} == {"beside"}
+    assert set(flapping) <= {member for one in _alerts(pinned, way) for member in one["detail"]["members"]}
+    assert visitor.names() == ["read"]
+
+
+@few_ways
+def test_what_a_model_or_a_client_acts_on_is_reviewed_when_it_flaps(pinned, way):
+    """Each time it is another than what was approved, the tool is away; that it flaps is told to whoever reviews it."""
+    for name in ("annotations", "title", "outputSchema", "audience"):
+        _approved(pinned, way, {name: {**BESIDE, "audience": "models"}[name]}, closes=True)
+        hint = until(lambda: "".join(pinned.row(way.server, "read")["hints"]), "it is told that it flaps")
+        assert "changes again and again" in hint
+
+
+def _approved(pinned, way, beside, *, closes=False):
+    """A visitor of a tool that was approved without these members, and has them every other time."""
     server = pinned.server(way)
     server.fresh(tool("read"))
     visitor = pinned.visit(way)
@@ -26,17 +45,21 @@ def test_a_tool_whose_annotations_flap_stays_approved(pinned, way):
     pinned.approve(way.server, "read")
     visitor.until_open("read")
     for number in range(6):
-        server.be(tools=[tool("read", **(BESIDE if number % 2 else {}))])
+        server.be(tools=[tool("read", **(beside if number % 2 else {}))])
         if number % 3 == 0:
             visitor = pinned.again(visitor, way)
-        assert visitor.reason("read") == ""
-        assert visitor.names() == ["read"]
+        closed = closes and number % 2 == 1
+        assert visitor.reason("read") == ("tool_changed" if closed else "")
+        assert visitor.names() == ([] if closed else ["read"])
+        pinned.seen(way.server, "read")
+    return visitor
+
+
+def _alerts(pinned, way):
     server_id = pinned.identity(way.server).server_id
-    alerts = until(
+    return until(
         lambda: pinned.deeds("pinning.changed", server_id=server_id, tool="read"), "the change beside is on record"
     )
-    assert {one["detail"]["what"] for one in alerts} == {"beside"}
-    assert set(BESIDE) <= {member for one in alerts for member in one["detail"]["members"]}
 
 
 @requirement("TP-015")

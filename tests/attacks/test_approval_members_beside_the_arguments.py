@@ -47,9 +47,18 @@ async def test_none_of_it_reaches_the_server(site, server, era):
         assert len(answer["error"]["message"]) < 500
     assert "'args'" in client.answer("tools/call", params | {"args": 1})["error"]["message"]
     assert len(site.vault(server).calls) == reached
-    # None of that used the approval up, and what belongs to the protocol passes.
-    whole = params | {"task": {"ttl": 1}, "_meta": {"dev.example/x": "y"}, "requestState": None}
+    # None of that used the approval up. What belongs to the protocol is taken; only what it reads itself is passed on.
+    more = {"dev.example/x": "everyone", "traceparent": "00-1", "dev.callgate/x": {"id": 2}, "progressToken": "p"}
+    more["annotations"] = {"account": "everyone"}
+    whole = params | {"task": {"ttl": 1, "account": "everyone"}, "_meta": more, "requestState": None}
     assert "content" in client.answer("tools/call", whole)["result"]
+    seen = site.vault(server).calls[-1]["params"]
+    assert (seen["name"], seen["arguments"]) == (params["name"], params["arguments"])
+    assert "task" not in seen
+    kept = {name for name in seen["_meta"] if not name.startswith("io.modelcontextprotocol/")}
+    # A modern server is told by the gateway itself where the session's data came from; by the client it is told nothing.
+    assert kept - {"annotations"} == {"progressToken"}
+    assert "everyone" not in str(seen)
 
 
 @both_servers

@@ -110,13 +110,13 @@ def test_every_character_of_a_receipt(genuine):
         assert (done.decision, done.checkpoint.size) == (decision(7), 40)
 
 
-@rows("text", [b"", b"null", b"{}", b"[" * 100_000, b'{"format":"callgate-receipt/1"}', b"\xff"])
+@rows("text", [b"", b"null", b"{}", b"[" * 100_000, b'{"format":"callgate-receipt/2"}', b"\xff"])
 def test_what_is_no_receipt(text):
     with pytest.raises(AuditError):
         receipt.verify(text)
 
 
 def test_a_receipt_of_another_format(made):
-    made["format"] = "callgate-receipt/2"
+    made["format"] = "callgate-receipt/3"
     with pytest.raises(AuditError, match="unknown format"):
         check(made)

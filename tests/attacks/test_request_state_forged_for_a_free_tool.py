@@ -7,7 +7,7 @@ import pytest
 from support.persons import MARK, approval_site
 from support.raw import ask, piped
 from support.sessions import Guest
-from support.states import modern_guest, reason, state_for
+from support.states import modern_guest, reason, state_for, tampered
 from support.table import rows
 
 
@@ -29,7 +29,7 @@ def forgeries(state):
     mark = state.partition(".")[0]
     return [
         state,
-        state[:-2] + "AA",
+        tampered(state),
         mark,
         f"{mark}.",
         f"{mark}..",

@@ -146,6 +146,19 @@ async def test_a_passkey_vouches_for_a_further_device(stage):
     assert [one.name for one in held] == ["Test key", "Laptop"]
 
 
+async def test_a_link_that_went_to_somebody_else_is_cancelled_with_a_passkey(stage):
+    await stage.signed_in()
+    await stage.open("/me")
+    assert await stage.page.locator("[data-cancel-link]").count() == 0
+    await stage.page.click("#add-device")
+    await stage.page.locator("#ticket").wait_for()
+    await stage.open("/me")
+    assert "a further device" in await stage.page.locator("section[aria-labelledby=links]").inner_text()
+    await stage.page.click("[data-cancel-link]")
+    await stage.page.locator("section[aria-labelledby=links]").wait_for(state="detached")
+    assert await stage.console.approvals.shelf.tickets(stage.console.approvals.now()) == []
+
+
 async def test_without_the_gesture_there_is_no_ticket(stage):
     await stage.signed_in()
     await stage.open("/me")

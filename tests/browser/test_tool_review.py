@@ -336,3 +336,45 @@ async def test_a_thousand_tools_do_not_stall_the_page(stage_of):
         await stage.page.click("#send")
         await stage.page.locator("#told:not([hidden])").wait_for()
         assert (await states(pins))["tool_0999"] == State.APPROVED
+
+
+async def test_what_else_a_model_reads_is_beside_the_tools_and_approved_with_them(stage_of):
+    """One button for a server in which nothing was found; the one poisoned text comes first on the page."""
+    servers = [
+        ("files", FILES_ID, [tool("read_file"), tool("list_files")]),
+        ("notes", NOTES_ID, [tool("search_notes")]),
+    ]
+    async with reviewing(stage_of, *servers) as (stage, pins):
+        told = {"name": "server:instructions", "description": "Read a file before you change it."}
+        about = {"name": "server:info", "title": "Files", "description": "The shared folder of the office."}
+        await meet(pins.shelf, "files", FILES_ID, [told, about], item="server")
+        fields = {"type": "object", "properties": {"path": {"type": "string", "description": "Which file."}}}
+        brief = {"name": "prompt:brief", "description": "Sums a file up.", "inputSchema": fields}
+        await meet(pins.shelf, "files", FILES_ID, [brief], item="prompt")
+        await meet(
+            pins.shelf, "notes", NOTES_ID, [{"name": "server:instructions", "description": POISON}], item="server"
+        )
+        await stage.open("/tools")
+        assert (
+            await stage.page.locator("h1").inner_text() == "3 tools, 4 other texts and 1 set of servers wait for review"
+        )
+        notice = stage.page.locator(".notice.bad", has_text="Read with care: 1 other text with findings")
+        assert "server:instructions on notes: It tells the model" in await notice.inner_text()
+        first = stage.page.locator("article.tool").first
+        assert POISON in await first.inner_text()
+        box = await notice.bounding_box()
+        assert box["y"] + box["height"] < stage.page.viewport_size["height"]
+        words = await stage.page.locator("article.tool", has_text="prompt:brief").inner_text()
+        assert "Arguments" in words
+        assert "Which file." in words
+        await stage.page.locator("[data-mark-plain]").first.click()
+        await stage.page.locator("#send").click()
+        await stage.page.locator("#told:not([hidden])").wait_for()
+        found = {
+            (server.seen.name, view.tool): view.state
+            for server in (await pins.review()).servers
+            for view in server.tools
+        }
+        assert found.pop(("notes", "server:instructions")) == "new"
+        assert found.pop(("notes", "search_notes")) == "new"
+        assert set(found.values()) == {"approved"}

@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 
 import pytest
 
+from support import raw
 from support.gateway import Gateway, serving, store_path
 from support.hostile import assert_works, call, hostile_server, until
 from support.records import ask, calls_of
@@ -33,6 +34,10 @@ def assert_refused(gateway, upstream):
     got = until(lambda: (r := call(gateway.port, "unrecorded")).status != 200 and r, "a refusal")
     assert (got.status, got.reason in REASONS) == (503, True), got
     return got
+
+
+def ready(gateway):
+    return raw.ask(f"{gateway.address}/readyz", None, {}, "GET")
 
 
 def assert_recovers(gateway):
@@ -63,7 +68,11 @@ def test_a_file_that_cannot_grow(tmp_path, upstream):
             assert got.status == 503
             assert got.reason in REASONS
         assert upstream.tools.count("while_full") == before
+        # Whoever sends calls where they can be taken learns of both, without a call.
+        until(lambda: ready(gateway).status == 503, "it says that it is not ready")
+        assert b"nothing can be written" in ready(gateway).body
         resource.prlimit(gateway.pid, resource.RLIMIT_FSIZE, (hard, hard))
+        until(lambda: ready(gateway).status == 200, "it says that it is ready")
         assert_recovers(gateway)
 
 

@@ -177,7 +177,8 @@ async def test_what_ran_out_is_not_decided(waiting):
     await spent(waiting, Reason.APPROVAL_EXPIRED, shelf.refuse_request("request-1", "ada", "", ended, witness("late")))
     await spent(waiting, Reason.APPROVAL_EXPIRED, shelf.refuse_request("none", "ada", "", NOW, witness("none")))
     assert (await shelf.challenge("challenge-1")).consumed_at is None
-    await approve(waiting, at=ended - 1)
+    # The time of the caller goes on while the store works.
+    await approve(waiting, at=ended - MINUTE)
 
 
 @rows(
@@ -197,6 +198,16 @@ async def test_a_challenge_approves_one_request(waiting):
     await waiting.shelf.open_request(request(2, tool="other"), BOUNDS)
     again = waiting.shelf.approve_request("request-2", use(), EVIDENCE, "ada", witness("again"))
     await spent(waiting, Reason.CHALLENGE_CONSUMED, again)
+
+
+async def test_a_no_after_a_yes_that_no_call_has_used(waiting):
+    await approve(waiting)
+    no = {"by": "client", "note": "", "at": NOW, "witness": witness("refused")}
+    await spent(waiting, Reason.APPROVAL_DECIDED, waiting.shelf.refuse_request("request-1", **no))
+    refused = await waiting.shelf.refuse_request("request-1", **no, even_approved=True)
+    assert (refused.state, refused.decided_by) == ("refused", "client")
+    await spent(waiting, Reason.APPROVAL_EXPIRED, waiting.shelf.use(GrantUse("request-1", "call", NOW)))
+    await spent(waiting, Reason.APPROVAL_DECIDED, waiting.shelf.refuse_request("request-1", **no, even_approved=True))
 
 
 async def test_of_many_decisions_at_once_one_holds(waiting):

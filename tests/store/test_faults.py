@@ -17,6 +17,7 @@ from callgate.store import Store
 from support.auditing import decision, open_log, outcome
 from support.postgres import database
 from support.racing import started
+from support.stores import write_ready
 from support.table import rows
 
 
@@ -165,6 +166,8 @@ def test_many_processes_write_one_file(tmp_path):
     script = WRITER.replace("10**9, 8", "100, 8").replace(
         "for one in range(8)))", "for one in range(8)))\n    await log.close()\n    await log.store.close()"
     )
+    # There before they begin: each would write it over that of another.
+    write_ready(tmp_path / "store.db")
     running = [started(script, tmp_path, url, str(keys)) for _ in range(3)]
     # All of them to their end first, so that one that fails leaves none running.
     for process in running:

@@ -7,6 +7,7 @@ from sqlalchemy import insert, text
 from callgate.errors import Reason, Refused
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import entry_digest
+from callgate.pinning.model import MarkedArgument
 from callgate.pinning.storage import ChainHead, ExpectedTool, Sealed
 from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
@@ -226,3 +227,23 @@ async def test_decisions_outlive_a_restart(url):
     assert [found.raw for found in await pins.tools(met.server_id)] == [met.raw]
     assert await pins.saw(server(), [met], whole=True) == ()
     await store.close()
+
+
+async def test_a_mark_on_an_argument_is_a_row_of_the_chain_and_a_forged_one_breaks_it(pinned, pins):
+    argument = MarkedArgument(("sha256:a", "sha256:b"), 1, "folder", "/home/ann")
+    marked = replace(pin(tool("read")), action="vary", tool="", approval_hash="", argument=argument)
+    await pins.decide([], DecisionChain(keys).link([marked]))
+    book = await read(pins)
+    (found,) = book.arguments()
+    assert found.argument == argument
+    assert list(book.varying(marked.lineage)[argument.parts]) == [1]
+    assert list(book.pins()) == []
+    await pins.decide([], book.link([replace(marked, action="bind")]))
+    assert (await read(pins)).varying(marked.lineage) == {}
+    row = {"seq": 3, "server_key": b"", "tool_key": b"", "approval_hash": "", "body": b"forged", "mac": b"0" * 32}
+    with pinned.store.writing() as conn:
+        conn.execute(insert(pin_table), row)
+    book = DecisionChain(keys)
+    book.read(*await pins.since())
+    assert book.broken
+    assert book.varying(marked.lineage) == {}

@@ -7,13 +7,13 @@ from callgate.errors import StoreTooOld
 from callgate.store import SqlApprovals, SqlPins, SqlTrust, Store, migrate
 from callgate.store.schema import HEAD, metadata
 from support.pins import BEFORE_0008, SERVER, decide, pin, read, server, tool, without_0008
-from support.shelves import BOUNDS, challenge, credential, enrol_without_role, use, witness
+from support.shelves import BEFORE, BOUNDS, challenge, credential, enrol_without_role, use, witness
 from support.trusts import KEY, NOW, add
 
 NEW = {"trust_session", "trust_step", "trust_endorsed", "trust_object", "trust_held"}
 
 # Those that were there before: later ones add to these tables.
-COLUMNS = {"person": "name, display_name, handle, created_at", **BEFORE_0008}
+COLUMNS = {**BEFORE, **BEFORE_0008}
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def ticket(store: Any, user: str, approval: VerifiedApproval | None = None) -> s
     """A ticket from the shelf in this process or, by a command of its own, from a store at that URL."""
 
     async def issue() -> str:
-        if isinstance(store, MemoryShelf):
+        if isinstance(store, SqlApprovals):
             assert approval is not None
             return await approval.approvals.ticket(user, by="operator")
         opened = Store.open(store)

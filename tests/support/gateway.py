@@ -228,6 +228,9 @@ def list_tools(url: str) -> list[str]:
     ask(url, json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode(), headers)
     names: list[str] = []
     cursor: dict[str, str] = {}
+    if any("prompts" in one.get("result", {}).get("capabilities", {}) for one in events(greeting.body)):
+        # As clients do; what they are shown is on the review then.
+        ask(url, _request("prompts/list", {}), headers)
     while True:
         reply = ask(url, _request("tools/list", cursor), headers)
         (result,) = [one["result"] for one in events(reply.body) if "result" in one]

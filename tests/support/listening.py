@@ -100,6 +100,10 @@ class Receiver(http.server.ThreadingHTTPServer):
     def next(self) -> Received:
         return self.got.get(timeout=SECONDS)
 
+    def rest(self) -> list[Received]:
+        """What has come and was not taken yet."""
+        return [self.got.get_nowait() for _ in range(self.got.qsize())]
+
     def close(self) -> None:
         self.shutdown()
         self.server_close()

@@ -59,7 +59,7 @@ class Person:
     async def approve(self, request: Request | None = None) -> Request:
         """Sign on the page."""
         request = request or await self.waiting()
-        issued = await self.approvals.page_challenge(request)
+        issued = await self.approvals.page_challenge(request, self.name)
         return await self.approvals.approve(request.id, self.evidence(issued.result), by=self.name)
 
     async def refuse(self, note: str = "not today", request: Request | None = None) -> Request:
@@ -229,7 +229,8 @@ def approval_site(directory: Path, *options: str, **sections: Any) -> Iterator[A
             "web": {"url": web.url, "approval": approval, "trust": HARMLESS},
             "pipe": {"command": pipe.argv, "approval": approval, "trust": HARMLESS},
         }
-        store = Store.open(f"sqlite:///{write_ready(store_path(directory))}")
+        url = sections.get("store", {}).get("url") or f"sqlite:///{write_ready(store_path(directory))}"
+        store = Store.open(url, busy_seconds=30)
         try:
             person = asyncio.run(enrolled(store))
             with serving(directory, servers, **sections) as gateway:

@@ -133,6 +133,23 @@ class Site:
             words = ["--server", seen.server_id, "--tool", tool, "--hash", seen.approval_hash]
             self.command("tools", "approve", *words, *(["--override"] if override else []))
 
+    def items(self, server: str, *names: str, state: str = "all") -> list[dict[str, Any]]:
+        """What `callgate tools list --json` says of these items of a server as it is now, once all of them are met."""
+        server_id = self.identity(server).server_id
+
+        def listed() -> list[dict[str, Any]]:
+            rows: list[dict[str, Any]] = json.loads(self.command("tools", "list", "--json", "--state", state))
+            found = [row for row in rows if row["server_id"] == server_id]
+            return found if {row["tool"] for row in found} >= set(names) else []
+
+        return until(listed, f"{names} of {server} are {state}")
+
+    def approve_listed(self, server: str, *names: str) -> None:
+        """A reviewer approves all that a server has to review, as it is listed: the one gesture for everything."""
+        file = self.directory / "reviewed.json"
+        file.write_text(json.dumps(self.items(server, *names, state="pending")), encoding="utf-8")
+        self.command("tools", "approve", "--from", str(file))
+
     def block(self, server: str, tool: str, note: str = "not here") -> None:
         identity = self.seen(server, tool).server_id
         self.command("tools", "block", "--server", identity, "--tool", tool, "--note", note)

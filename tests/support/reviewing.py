@@ -53,7 +53,11 @@ async def meet(
     tools: Sequence[Mapping[str, Any] | bytes],
     **options: Any,
 ) -> list[str]:
-    """What a gateway does when it has read a server's whole list; gives the approval hashes."""
+    """What a gateway does when it has read a server's whole list; gives the approval hashes.
+
+    As another `item` than a tool: what it says of itself, or its prompts, in the form in which they are kept.
+    """
+    item = options.pop("item", "tool")
     now = int(time.time() * 1000)
     raws = [one if isinstance(one, bytes) else json.dumps(one, ensure_ascii=False).encode() for one in tools]
     seen = [_seen(server_id, raw, now) for raw in raws]
@@ -69,7 +73,7 @@ async def meet(
         first_seen=now,
         last_seen=now,
     )
-    await shelf.saw(server, seen, whole=True)
+    await shelf.saw(server, seen, whole=True, kind=item)
     await shelf.connect(Connected(name, server.group, server_id, "gateway", now + 3_600_000), now, 20)
     return [one.approval_hash for one in seen]
 

@@ -201,4 +201,4 @@ async def _thrice(page: Page, console: str, path: str, file: Path) -> Sequence[P
 
 
 async def _told(seen: Terminal, what: str) -> str:
-    return await asyncio.to_thread(seen.expect, what, SECONDS)
+    return await asyncio.to_thread(seen.expect, what, seconds=SECONDS)

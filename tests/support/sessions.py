@@ -125,6 +125,8 @@ class Guest:
     url: str
     capabilities: Mapping[str, Any]
     session: str | None = None
+    # What the server answered to `initialize`, in the handshake era.
+    hello: Any = None
 
     @classmethod
     def arrive(cls, url: str, era: str, **capabilities: Any) -> Guest:
@@ -135,6 +137,7 @@ class Guest:
             assert reply.status == 200, reply.body
             guest.session = reply.header("mcp-session-id")
             assert guest.session
+            guest.hello = events(reply.body)[-1]
         return guest
 
     @property
@@ -151,7 +154,7 @@ class Guest:
     def headers(self, method: str, params: Mapping[str, Any]) -> dict[str, str]:
         if self.session is not None:
             return CONTENT | {"Mcp-Session-Id": self.session, "MCP-Protocol-Version": "2025-11-25"}
-        named = {"Mcp-Name": str(params["name"])} if method == "tools/call" else {}
+        named = {"Mcp-Name": str(params["name"])} if method in ("tools/call", "prompts/get") else {}
         return CONTENT | {"MCP-Protocol-Version": VERSION, "Mcp-Method": method, **named}
 
     def request(self, method: str, params: Mapping[str, Any] | None = None, rpc_id: int | str | None = 1) -> Reply:

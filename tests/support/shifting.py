@@ -33,7 +33,7 @@ def tool(name: str, description: str | None = None, **more: Any) -> dict[str, An
 class Shifty:
     """One server; `state` is what it is now.
 
-    Keys: name, version, tools, page (tools a page), endless (same|empty|new), delay and hold (by method, or `tools/call NAME`), answers
+    Keys: name, version, info (more of what it says of itself), instructions, prompts, tools, page (tools a page), endless (same|empty|new), delay and hold (by method, or `tools/call NAME`), answers
     (method → raw messages; `"$ID"` in them stands for the request's id, `"$META"` for what the server says of itself),
     asides (raw messages ahead of the reply),
     errors (method → code), faces (`own`, `relayed` or a connection's number → tools), on_call (tool → changes of

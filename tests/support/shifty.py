@@ -94,8 +94,8 @@ class Shop:
         return text.replace('"$ID"', json.dumps(rpc_id)).replace('"$META"', meta).encode()
 
     @property
-    def _info(self) -> dict[str, str]:
-        return {"name": self.state["name"], "version": self.state["version"]}
+    def _info(self) -> dict[str, Any]:
+        return {"name": self.state["name"], "version": self.state["version"], **self.state.get("info", {})}
 
     def slow(self, message: dict[str, Any]) -> bool:
         known = (*self.state.get("hold", []), *self.state.get("delay", {}))
@@ -121,7 +121,10 @@ class Shop:
         silent = state.get("stampless") is True or method in (state.get("stampless") or ())
         stamp = {} if silent else {"_meta": {SERVER_INFO: self._info}}
         cached = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private", **stamp} if modern else {}
-        about = {"capabilities": state.get("capabilities", {"tools": {"listChanged": True}}), "serverInfo": self._info}
+        offers = {"tools": {"listChanged": True}, **({"prompts": {}} if "prompts" in state else {})}
+        about = {"capabilities": state.get("capabilities", offers), "serverInfo": self._info}
+        if "instructions" in state:
+            about["instructions"] = state["instructions"]
         if method == "initialize":
             return {"protocolVersion": params["protocolVersion"], **about}
         if method == "server/discover":
@@ -131,6 +134,11 @@ class Shop:
             return self._page(params.get("cursor"), self._face(message, connection)) | cached
         if method == "tools/call":
             return self._call(params) | ({"resultType": "complete"} if modern else {})
+        if method == "prompts/list" and "prompts" in state:
+            return {"prompts": state["prompts"], **cached}
+        if method == "prompts/get" and "prompts" in state:
+            said = {"role": "user", "content": {"type": "text", "text": f"prompt {params.get('name')}"}}
+            return {"messages": [said], **({"resultType": "complete"} if modern else {})}
         return {} if method == "ping" else -32601
 
     def _face(self, message: dict[str, Any], connection: int) -> list[dict[str, Any]]:

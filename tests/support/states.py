@@ -31,3 +31,8 @@ def retry(client: Guest, state: object, tool: str = "wipe", **arguments: Any) ->
 
 def reason(answer: Any) -> str:
     return str(answer["error"]["data"]["reason"])
+
+
+def tampered(state: str) -> str:
+    """The state with one character of its signature changed."""
+    return state[:-9] + ("B" if state[-9] == "A" else "A") + state[-8:]

@@ -71,14 +71,14 @@ class Terminal:
         """Everything that was shown, without colours."""
         return _STYLE.sub("", _ERASED.sub("\n", self.raw.replace("\r\n", "\n")))
 
-    def expect(self, what: str, seconds: float = _SECONDS) -> str:
-        """Wait until this is shown, behind what was waited for last; what was shown up to there."""
+    def expect(self, *what: str, seconds: float = _SECONDS) -> str:
+        """Wait until this, or one of these, is shown, behind what was waited for last; what was shown up to there."""
         deadline = time.monotonic() + seconds
-        while (found := self.text.find(what, self._at)) < 0:
+        while not (found := [at + len(one) for one in what if (at := self.text.find(one, self._at)) >= 0]):
             if not self._read(deadline - time.monotonic()):
                 raise AssertionError(f"{what!r} was never shown; this was:\n{self.text[self._at :]}")
-        shown = self.text[self._at : found + len(what)]
-        self._at = found + len(what)
+        shown = self.text[self._at : min(found)]
+        self._at = min(found)
         return shown
 
     def press(self, keys: str) -> None:

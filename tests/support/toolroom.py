@@ -12,8 +12,8 @@ from typing import Any, Final
 from callgate.audit.storage import Filter
 from callgate.cli import run
 from callgate.cli.common import open_log
-from callgate.pinning.listing import EntryReader, ToolListing
-from callgate.pinning.model import Connected, PinningSettings, ServerSeen, ToolSeen
+from callgate.pinning.listing import EntryReader, ToolListing, greeting_items
+from callgate.pinning.model import Connected, ItemKind, PinningSettings, ServerSeen, ToolSeen
 from callgate.store import SqlPins, Store
 from support.stores import write_ready
 
@@ -66,11 +66,16 @@ class Toolroom:
         at: int | None = None,
         **seen: Any,
     ) -> dict[str, str]:
-        """A server lists these tools; the hash of each."""
+        """A server lists these tools; the hash of each. As another kind: these prompts, or this greeting."""
         known = server_id or {"notes": NOTES, "mail": MAIL}.get(name, f"npm:{name}@1.0.0")
         now = int(time.time() * 1000) if at is None else at
-        reader = EntryReader(known, PinningSettings())
-        listing = ToolListing(reader.read(json.dumps(one, ensure_ascii=False).encode()) for one in entries)
+        kind: ItemKind = seen.pop("as_kind", "tool")
+        reader = EntryReader(known, PinningSettings(), kind=kind)
+        if kind == "server":
+            (greeting,) = entries
+            listing = ToolListing(greeting_items(greeting, [greeting.get("serverInfo", {})], known, PinningSettings()))
+        else:
+            listing = ToolListing(reader.read(json.dumps(one, ensure_ascii=False).encode()) for one in entries)
         server = ServerSeen(
             server_id=known,
             lineage=seen.pop("lineage", known.rpartition("@")[0] or known),
@@ -97,7 +102,7 @@ class Toolroom:
         ]
 
         async def see(shelf: SqlPins) -> None:
-            await shelf.saw(server, tools, whole=True)
+            await shelf.saw(server, tools, whole=True, kind=kind)
             if connected:
                 place = Connected(name, server.group, known, GATEWAY, now + 3_600_000)
                 assert await shelf.connect(place, now, 100)

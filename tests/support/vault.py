@@ -17,6 +17,7 @@ from typing import Any
 MARK = "io.modelcontextprotocol/verified-approval"
 MODERN = "2026-07-28"
 HINTS = {"destructiveHint": True, "readOnlyHint": False}
+LOOK = {"annotations": {"readOnlyHint": True}}
 
 
 def tool(name: str, mark: Any = None, **more: Any) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def tool(name: str, mark: Any = None, **more: Any) -> dict[str, Any]:
 
 
 TOOLS = [
-    tool("look", annotations={"readOnlyHint": True}),
+    tool("look", **LOOK),
     tool("wipe", annotations=HINTS, _meta={"dev.example/kept": "wipe"}),
     tool("wipe_all"),
     tool("danger", annotations=HINTS),
@@ -89,7 +90,7 @@ class Vault:
 
     def _page(self, cursor: str | None) -> dict[str, Any]:
         late = [tool("late", {"required": "verified"})]
-        tools = [tool("look", {"required": "verified"}), *TOOLS[1:], *late] if self.grown else TOOLS
+        tools = [tool("look", {"required": "verified"}, **LOOK), *TOOLS[1:], *late] if self.grown else TOOLS
         if "paged" not in self._options:
             return {"tools": tools}
         at = int(cursor or 0)

@@ -99,6 +99,14 @@ class Visitor:
     def close(self) -> None:
         """Leave."""
 
+    def greeting(self) -> dict[str, Any]:
+        """What the server says of itself when this client connects, as its era has it."""
+        raise NotImplementedError
+
+    def prompts(self) -> list[str]:
+        """The prompts that a person can choose from."""
+        return sorted(entry["name"] for entry in self.answer("prompts/list")["result"]["prompts"])
+
     def call(self, tool: str, **arguments: Any) -> Any:
         return self.answer("tools/call", {"name": tool, "arguments": {"id": "1", **arguments}})
 
@@ -159,6 +167,11 @@ class HttpVisitor(Visitor):
         self.sent_here += reply.body
         return _last(reply.body)
 
+    def greeting(self) -> dict[str, Any]:
+        answer = self.answer("server/discover") if self.guest.modern else self.guest.hello
+        found: dict[str, Any] = answer["result"]
+        return found
+
     def attempt(self, method: str) -> None:
         self.sent_here += self.guest.request(method).body
 
@@ -168,7 +181,7 @@ class HttpVisitor(Visitor):
         heard: list[dict[str, Any]] = []
         ready = threading.Event()
         if self.guest.modern:
-            params = {"notifications": {"toolsListChanged": True}}
+            params = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
             body: bytes | None = self.guest.body("subscriptions/listen", params, "listening")
             headers, verb = self.guest.headers("subscriptions/listen", params), "POST"
         else:
@@ -209,6 +222,7 @@ class PipeVisitor(Visitor):
     ) -> None:
         self.era = era
         self.heard: list[dict[str, Any]] = []
+        self._hello: Any = None
         self._number = 0
         self._ended = False
         self._errors = errors.open("ab")
@@ -226,15 +240,21 @@ class PipeVisitor(Visitor):
     def _greet(self) -> None:
         if self.era == "legacy":
             hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "raw"}}
-            assert "result" in self.answer("initialize", hello)
+            self._hello = self.answer("initialize", hello)
+            assert "result" in self._hello
             self.send(message("notifications/initialized", {}))
         else:
             # What a subscription is answered is no reply: ahead of it, wrap has to have begun.
             self.answer("ping")
-            params = {"notifications": {"toolsListChanged": True}}
+            params = {"notifications": {"toolsListChanged": True, "promptsListChanged": True}}
             begun = len(self.heard)
             self.send(message("subscriptions/listen", self._whole(params), "listening"))
             until(lambda: len(self.heard) > begun, "the subscription is acknowledged")
+
+    def greeting(self) -> dict[str, Any]:
+        answer = self._hello if self.era == "legacy" else self.answer("server/discover")
+        found: dict[str, Any] = answer["result"]
+        return found
 
     def _read(self) -> None:
         assert self.process.stdout is not None

@@ -39,7 +39,7 @@ MAY_IMPORT = {
     "local": {"_version", "code_variables"},
     # other programs' configuration files, for whoever installs the gate
     "clients": {"errors"},
-    "config": {"errors", "telemetry", "places"},
+    "config": {"errors", "telemetry", "places", "protocol"},
     "telemetry": {"errors", "config", "_version", "gate", "jsonrpc"},
     # the rooms' store protocols, which the store fulfils
     "store": {"errors", "canonical"} | ROOMS,

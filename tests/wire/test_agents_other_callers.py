@@ -93,7 +93,7 @@ def test_tokens_of_an_issuer_that_is_trusted(tmp_path):
             assert reason(send("read", scope="other")) == (403, "credentials_invalid")
             nothing = running.send(None, call("read"))
             assert reason(nothing) == (401, "credentials_required")
-            where = f'resource_metadata="{gate}/.well-known/oauth-protected-resource"'
+            where = f'resource_metadata="{gate}/.well-known/oauth-protected-resource/servers/one/mcp"'
             assert where in (nothing.header("WWW-Authenticate") or "")
             found = get(running, "/.well-known/oauth-protected-resource")
             assert json.loads(found.body) == {

@@ -274,8 +274,7 @@ def test_the_operators_tools_of_such_a_server_are_the_gateways_business(capable,
     evidence = capable.person.evidence(issued)
     params = {"name": "wipe", "arguments": {"id": "1"}, "_meta": {MARK: evidence, "dev.example/mine": 1}}
     assert "result" in client.answer("tools/call", params)
-    assert MARK not in vault.calls[-1]["params"]["_meta"]
-    assert vault.calls[-1]["params"]["_meta"]["dev.example/mine"] == 1
+    assert {MARK, "dev.example/mine"}.isdisjoint(vault.calls[-1]["params"].get("_meta", {}))
     # What it marks itself is its own to verify.
     assert client.answer("approval/challenge/create", {"toolName": "pay", "arguments": {}})["error"]["code"] == -32601
     assert "result" in client.answer("tools/call", {"name": "pay", "arguments": {}, "_meta": {MARK: evidence}})

@@ -143,9 +143,8 @@ def test_evidence_lets_one_call_through_and_never_reaches_the_server(site, serve
     assert ran(answer) == "wipe"
     arrived = site.vault(server).calls[-1]["params"]
     assert arrived["arguments"] == params["arguments"]
-    assert MARK not in arrived["_meta"]
-    assert arrived["_meta"]["dev.example/before"] == [1.5, "ü"]
-    assert arrived["_meta"]["dev.example/after"] is None
+    # Nor does what nobody saw or signed.
+    assert {MARK, "dev.example/before", "dev.example/after"}.isdisjoint(arrived.get("_meta", {}))
     again = client.answer("tools/call", params)
     assert (again["error"]["code"], reason(again)) == (-32001, "challenge_consumed")
     assert "urn:example:secret-id" not in json.dumps([issued, answer, again])

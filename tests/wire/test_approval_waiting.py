@@ -52,7 +52,7 @@ def talkative(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApprovalSite]:
-    """Nobody is asked about more than three calls."""
+    """Nobody is asked about more than three calls of one caller."""
     approval = {"park_seconds": 0, "pending_per_user": 3}
     with approval_site(tmp_path_factory.mktemp("small"), approval=approval) as running:
         yield running

@@ -53,6 +53,8 @@ async def test_a_marked_tool_is_called_with_a_signature_over_what_was_shown(mode
     assert prompt.display_text == challenge["displayText"]
     assert prompt.request_options == challenge["requestOptions"]
     assert prompt.tool == "delete_resource"
+    # What is sent, whatever the server's text says of it.
+    assert prompt.arguments == ARGUMENTS
 
 
 @requirement("VA-066", "VA-067", "VA-071", "VA-083", "VA-135")

@@ -17,7 +17,7 @@ from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.limits import Acl, Limiter, ToolLimit, account_of
 from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
-from callgate.agents.proofs import attributed
+from callgate.agents.proofs import SIGNATURE_CHALLENGE, attributed
 from callgate.agents.stage import AgentDecision, Headers, refusal
 from callgate.agents.storage import NonceStore
 from callgate.agents.tokens import Bearer
@@ -307,6 +307,9 @@ class Authenticator:
         headers = so_far.headers
         if self._bearer is not None and refused.reason in _CHALLENGED:
             headers = (*headers, (b"www-authenticate", self._bearer.challenge(refused).encode()))
+        if self._verifier is not None and refused.status == Reason.CREDENTIALS_REQUIRED.status:
+            accepted = (b"accept-signature", self._verifier.accepted.encode())
+            headers = (*headers, (b"www-authenticate", SIGNATURE_CHALLENGE), accepted)
         return refusal(refused, headers=headers, caller=so_far.caller, info=so_far.verified, tools=so_far.tools)
 
 

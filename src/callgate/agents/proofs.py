@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -12,12 +13,13 @@ from callgate.agents.directories.lookup import BY_KEY, NAMELESS, AgentIdentity, 
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.model import Signed, Verified
 from callgate.agents.stage import Headers
-from callgate.agents.tokens import Bearer
+from callgate.agents.tokens import Bearer, metadata_url
 from callgate.agents.verifying import Attribution, Verifier
 from callgate.errors import Reason, Refused
 from callgate.gate import Caller
 
 _REALM: Final = 'Bearer realm="callgate"'
+SIGNATURE_CHALLENGE: Final = b'Signature realm="callgate"'
 
 
 class Proofs:
@@ -64,11 +66,11 @@ class Proofs:
         whose = (await verifier.attribute(request, attribute))[1]
         return whose.caller, whose.denied
 
-    async def token(self, text: str) -> Caller:
+    async def token(self, text: str, resource: str = "") -> Caller:
         """Whose token this is."""
         if self._bearer is None:
             raise Refused(Reason.CREDENTIALS_INVALID, "this is no API key of this gateway")
-        return await self._bearer.verify(text)
+        return await self._bearer.verify(text, resource)
 
     async def api_key(self, text: str) -> Caller:
         """Whose key this is."""
@@ -83,19 +85,29 @@ class Proofs:
         claims = {**caller.claims, "kya": found.claims}
         return msgspec.structs.replace(caller, principal=found.principal, claims=claims)
 
-    def challenge(self, refused: Refused) -> str | None:
-        """What a refusal says of how to get in (RFC 6750 §3); nothing where only signatures do."""
+    def challenges(self, refused: Refused, resource: str = "") -> Headers:
+        """What a refusal says of how to get in: a challenge for every way that is open (RFC 9110 §11.6.1), and which
+        signature is taken (RFC 9421 §5.1)."""
+        found: list[tuple[bytes, bytes]] = []
+        unknown = refused.status == Reason.CREDENTIALS_REQUIRED.status
         if self._bearer is not None:
-            return self._bearer.challenge(refused)
-        if self._api_keys is None or refused.status != Reason.CREDENTIALS_REQUIRED.status:
-            return None
-        return f'{_REALM}, error="invalid_token"' if refused.reason is Reason.CREDENTIALS_INVALID else _REALM
+            found.append((b"www-authenticate", self._bearer.challenge(refused, resource).encode()))
+        elif self._api_keys is not None and unknown:
+            wrong = ', error="invalid_token"' if refused.reason is Reason.CREDENTIALS_INVALID else ""
+            found.append((b"www-authenticate", f"{_REALM}{wrong}".encode()))
+        if self._strict is not None and unknown:
+            found.append((b"www-authenticate", SIGNATURE_CHALLENGE))
+            found.append((b"accept-signature", self._strict.accepted.encode()))
+        return tuple(found)
 
-    def documents(self) -> dict[str, bytes]:
-        """What is published at well-known paths: how to get a token (RFC 9728)."""
+    def documents(self, resources: Collection[str] = ()) -> dict[str, bytes]:
+        """What is published at well-known paths: how to get a token (RFC 9728), for all of us and for each resource."""
         if self._bearer is None:
             return {}
-        return {self._bearer.metadata_path: msgspec.json.encode(dict(self._bearer.metadata()))}
+        found = {self._bearer.metadata_path: msgspec.json.encode(dict(self._bearer.metadata()))}
+        for one in resources:
+            found[urlsplit(metadata_url(one)).path] = msgspec.json.encode(dict(self._bearer.metadata(one)))
+        return found
 
     async def close(self) -> None:
         if self.directories is not None:

@@ -7,6 +7,7 @@ import ipaddress
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
@@ -16,7 +17,7 @@ from callgate.agents.apikeys import PREFIX
 from callgate.agents.limits import Acl, Allowance, account_of, shown
 from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused, StoreError, place
-from callgate.gate import Call, Caller, Count, Pass, Refuse, Verdict
+from callgate.gate import Call, Caller, Context, Count, Pass, Refuse, Verdict
 from callgate.jsonrpc import error_reply
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -191,13 +192,13 @@ class ProofVerifiers(Protocol):
 
     async def signed(self, request: Signed, permitted: Callable[[str], bool], *, body: bool) -> tuple[Caller, bool]: ...
 
-    async def token(self, text: str) -> Caller: ...
+    async def token(self, text: str, resource: str = "") -> Caller: ...
 
     async def api_key(self, text: str) -> Caller: ...
 
     async def attested(self, headers: Headers, caller: Caller) -> Caller: ...
 
-    def challenge(self, refused: Refused) -> str | None: ...
+    def challenges(self, refused: Refused, resource: str = "") -> Headers: ...
 
 
 class RequestAuthenticator:
@@ -212,6 +213,7 @@ class RequestAuthenticator:
         limits: CallBudget,
         external: tuple[str, str] | None,
         names: Collection[str],
+        resources: Mapping[str, str] = MappingProxyType({}),
         seconds: float,
         proved: Mapping[tuple[str, ...], Count],
         tell: ReportProof,
@@ -228,6 +230,8 @@ class RequestAuthenticator:
         self._external = external
         # The hosts that an operator says are this gateway, with the port where they said one.
         self._names = frozenset(name.lower() for name in names)
+        # The resource that each path is, as tokens name it.
+        self._resources = resources
         self._seconds = seconds
         # Requests by the kind of proof that they came with.
         self._proved = proved
@@ -319,7 +323,7 @@ class RequestAuthenticator:
         exchange.spent = _TOKEN_SPENT
         if self._open.api_keys and token.startswith(PREFIX):
             return await self._proofs.api_key(token)
-        return await self._proofs.token(token)
+        return await self._proofs.token(token, self._resources.get(exchange.path, ""))
 
     async def _signer(
         self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]
@@ -396,9 +400,7 @@ class RequestAuthenticator:
     def _refused(self, exchange: IncomingRequest, refused: Refused) -> None:
         caller = exchange.caller
         self._tell("none" if caller is None else caller.source, refused.reason)
-        challenge = self._proofs.challenge(refused)
-        if challenge is not None:
-            exchange.answering += ((b"www-authenticate", challenge.encode()),)
+        exchange.answering += self._proofs.challenges(refused, self._resources.get(exchange.path, ""))
         fields = {"reason": refused.reason.value, "peer": exchange.peer or "", "path": exchange.path[:256]}
         if caller is not None:
             fields["agent"] = caller.id
@@ -425,6 +427,17 @@ class AgentCheck:
 
     async def __call__(self, call: Call) -> Verdict:
         return self.at_once(call)
+
+    def callable_tools(self, context: Context, tools: Sequence[Any]) -> list[Any]:
+        """What of a server's list this caller may call: nobody is shown, or told the texts of, what is denied them."""
+        agent = "" if context.caller is None else context.caller.id
+        policy = self._acl.policy(agent, context.server)
+        if not policy.denied and policy.allow is None and not policy.deny:
+            return list(tools)
+        names = [(one.get("name") if isinstance(one, dict) else None, one) for one in tools]
+        return [
+            one for name, one in names if isinstance(name, str) and self._acl.permits(agent, context.server, (name,))
+        ]
 
     def at_once(self, call: Call) -> Verdict:
         context = call.context

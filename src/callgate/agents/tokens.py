@@ -306,8 +306,11 @@ class Bearer:
         self._keys = {one.issuer: IssuerKeys(_jwks(one, fetch), fetch, clock) for one in settings.issuers}
         self._audiences = {settings.resource, *settings.audiences}
 
-    async def verify(self, token: str) -> Caller:
-        """Whose token this is; raises Refused. `challenge` makes the header that belongs to that."""
+    async def verify(self, token: str, resource: str = "") -> Caller:
+        """Whose token this is; raises Refused. `challenge` makes the header that belongs to that.
+
+        `resource` is what of us the request is for, such as one server: tokens for that alone are taken too.
+        """
         try:
             found = outline(token)
             issuer = self._issuers.get(found.issuer)
@@ -315,7 +318,8 @@ class Bearer:
                 raise BadToken("the token's issuer is not trusted here")
             if found.type not in _TYPES:
                 raise BadToken("the token is not an access token")
-            self._aimed(found.claims)
+            self._aimed(found.claims, resource)
+            _unbound(found.claims)
             check_times(found.claims, self._clock(), self._settings.skew)
             claims = await self._keys[issuer.issuer].verified(token, found, issuer.algorithms)
             self._scoped(claims)
@@ -325,19 +329,19 @@ class Bearer:
         except NoKeys as missing:
             raise Refused(Reason.CHECK_FAILED, missing.message) from None
 
-    def challenge(self, refused: Refused | None = None) -> str:
+    def challenge(self, refused: Refused | None = None, resource: str = "") -> str:
         """WWW-Authenticate for an answer (RFC 6750 §3, RFC 9728 §5.1)."""
-        parts = [f'resource_metadata="{metadata_url(self._settings.resource)}"']
+        parts = [f'resource_metadata="{metadata_url(resource or self._settings.resource)}"']
         if refused is not None and refused.reason is Reason.CREDENTIALS_INVALID:
             parts.insert(0, f'error="{"insufficient_scope" if refused.status == 403 else "invalid_token"}"')
         if self._settings.scopes:
             parts.append(f'scope="{" ".join(self._settings.scopes)}"')
         return f"Bearer {', '.join(parts)}"
 
-    def metadata(self) -> Mapping[str, Any]:
-        """The protected resource's metadata (RFC 9728 §2), to be served at `metadata_path`."""
+    def metadata(self, resource: str = "") -> Mapping[str, Any]:
+        """The protected resource's metadata (RFC 9728 §2), to be served at the path of its `metadata_url`."""
         found: dict[str, Any] = {
-            "resource": self._settings.resource,
+            "resource": resource or self._settings.resource,
             "authorization_servers": [one.issuer for one in self._settings.issuers],
             "bearer_methods_supported": ["header"],
         }
@@ -351,10 +355,10 @@ class Bearer:
     def metadata_path(self) -> str:
         return urlsplit(metadata_url(self._settings.resource)).path
 
-    def _aimed(self, claims: Mapping[str, Any]) -> None:
-        audience = claims.get("aud")
+    def _aimed(self, claims: Mapping[str, Any], resource: str) -> None:
+        audience, taken = claims.get("aud"), self._audiences | {resource or self._settings.resource}
         named = [audience] if isinstance(audience, str) else audience
-        if not isinstance(named, list) or not any(isinstance(one, str) and one in self._audiences for one in named):
+        if not isinstance(named, list) or not any(isinstance(one, str) and one in taken for one in named):
             raise BadToken("the token is for somebody else")
 
     def _scoped(self, claims: Mapping[str, Any]) -> None:
@@ -362,6 +366,13 @@ class Bearer:
         if missing:
             detail = f"the token lacks the scope {' '.join(missing)}"
             raise Refused(Reason.CREDENTIALS_INVALID, detail, status=403, advice="Get a token with that scope.")
+
+
+def _unbound(claims: Mapping[str, Any]) -> None:
+    """A token that is bound to a key (RFC 7800: DPoP, a client's certificate) is no bearer token: whoever brings it has
+    to prove that they have the key, and no such proof is taken here."""
+    if claims.get("cnf") is not None:
+        raise BadToken("the token is bound to a key, and proofs of that key are not taken here; get one without cnf")
 
 
 def metadata_url(resource: str) -> str:

@@ -717,6 +717,9 @@ class Verifier:
         self._needs_nonce = nonces is not None and settings.nonce == "required"
         self._needs_digest = settings.content_digest == "required"
         self._longest, self._skew = settings.max_window, settings.skew
+        # What of a request has to be signed, for Accept-Signature (RFC 9421 §5.1).
+        digest = ' "content-digest"' if settings.content_digest == "required" else ""
+        self.accepted = f'sig1=("@authority"{digest});created;expires;tag="{TAG}"'
         self._taken = _TAKEN | {RSA_PSS_256} if settings.rsa_pss_sha256 else _TAKEN
         self._by_kid = settings.kid_fallback or settings.profile == "legacy"
 

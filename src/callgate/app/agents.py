@@ -24,6 +24,7 @@ from callgate.config.rules import Address
 from callgate.errors import CallgateError
 from callgate.gate import Check, Count, no_objection
 from callgate.store import SqlAgents, Store
+from callgate.transport.http.app import SUFFIX, endpoint
 
 if TYPE_CHECKING:
     from callgate.agents.proofs import Proofs
@@ -90,6 +91,7 @@ class AgentWiring:
             limits=call_limits(agents, limiter),
             external=_external(agents.external_url),
             names=config.gateway.allowed_hosts,
+            resources=_resources(config),
             seconds=max(config.limits.check_seconds, _FETCH_SECONDS),
             proved=proved,
             tell=tell,
@@ -98,7 +100,7 @@ class AgentWiring:
         self.documents: dict[str, bytes] = {}
         if agents != AgentsSection():
             # Mistakes are told at the start, not by the first request.
-            self.documents = self.ways.documents()
+            self.documents = self.ways.documents(_resources(config).values())
 
     @cached_property
     def ways(self) -> Proofs:
@@ -180,7 +182,18 @@ class AgentRuntime:
 
 
 def _concerning(config: Config) -> tuple[object, ...]:
-    return config.agents, config.limits.check_seconds, config.gateway.allowed_hosts
+    return config.agents, config.limits.check_seconds, config.gateway.allowed_hosts, _resources(config)
+
+
+def _resources(config: Config) -> dict[str, str]:
+    """Each server as a resource that tokens can be for, by its path; none where the gateway has no https name."""
+    base = config.agents.external_url or ""
+    if not base.startswith("https://"):
+        return {}
+    paths = [endpoint(name, server.pinning.group or "") for name, server in config.servers.items()]
+    if len(paths) == 1:
+        paths.append(SUFFIX)
+    return {path: f"{base.rstrip('/')}{path}" for path in paths}
 
 
 def _external(url: str | None) -> tuple[str, str] | None:

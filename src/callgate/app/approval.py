@@ -13,7 +13,7 @@ from callgate.app.observations import ServerObservations
 from callgate.approval import ApprovalBounds, Approvals, ApprovalSettings, Attestation, RelyingParty, Request
 from callgate.approval.overview import who_can_answer
 from callgate.approval.pending import PendingApprovals, RequestDecisions
-from callgate.approval.reach import TAKES_ANY, Demand
+from callgate.approval.reach import Demand
 from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, RequestStateSigner
 from callgate.approval.requirements import (
     FRESH_SECONDS,
@@ -156,8 +156,9 @@ async def demands(config: Config, pins: PinRepository) -> list[Demand] | None:
         entry = read_tools({"tools": [decode_leniently(seen.raw)]}).get(seen.tool)
         for server in () if seen.gone else names.get(seen.server_id, ()):
             policy = gating[server].policy_of(seen.tool, entry)
-            if policy != TAKES_ANY:
-                found[server, seen.tool] = Demand(server, seen.tool, policy, named_for(config, server))
+            if not policy.takes_any:
+                whom = None if policy.quorums else named_for(config, server)
+                found[server, seen.tool] = Demand(server, seen.tool, policy, whom)
     return [found[one] for one in sorted(found)]
 
 

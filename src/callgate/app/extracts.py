@@ -8,6 +8,8 @@ from pathlib import Path
 import msgspec
 
 from callgate.audit import ArgumentsPolicy
+from callgate.audit.cosigning import Witnesses, WitnessParty
+from callgate.audit.note import WITNESS, VerifierKey
 from callgate.config import Config, ServerApproval, ServerPinning, ServerTrust
 from callgate.jsonrpc import Limits
 from callgate.transport.http.exchange import Guard, host_of, origin_of
@@ -21,6 +23,20 @@ def review_command(path: Path | None) -> str:
 def arguments(config: Config) -> ArgumentsPolicy:
     """How much of a call's arguments goes on record."""
     return ArgumentsPolicy(config.audit.arguments, config.audit.redact)
+
+
+def witnesses(config: Config) -> tuple[WitnessParty, ...]:
+    """Who is asked to cosign the log."""
+    return tuple(
+        WitnessParty(name, one.url.rstrip("/"), VerifierKey.parse(one.key, WITNESS))
+        for name, one in config.audit.witnesses.items()
+        if one.url is not None and one.key is not None
+    )
+
+
+def demanded_witnesses(config: Config) -> Witnesses:
+    """Whose cosignatures the log needs, and how many."""
+    return Witnesses(tuple(party.key for party in witnesses(config)), config.audit.demanded)
 
 
 def concerning(config: Config, name: str) -> tuple[object, ...] | None:

@@ -76,10 +76,10 @@ class ToolChangeRecorder:
         # Told when a list was written that is not as before.
         self._settled = settled
         self._clock = clock
-        self._waiting: OrderedDict[tuple[str, str, str, str], ListReading] = OrderedDict()
+        self._waiting: OrderedDict[tuple[str, ...], ListReading] = OrderedDict()
         self._news = asyncio.Event()
         # A server may call itself something else every time: the oldest are forgotten.
-        self._written: OrderedDict[tuple[str, str], tuple[str, float]] = OrderedDict()
+        self._written: OrderedDict[tuple[str, str, str], tuple[str, float]] = OrderedDict()
         # By name and lineage: two servers that one program makes are not each other's past.
         self._sizes: OrderedDict[tuple[str, str], int] = OrderedDict()
         # When this gateway itself met which server, as it is written.
@@ -90,12 +90,12 @@ class ToolChangeRecorder:
     def met(self, meeting: ListReading) -> None:
         """A whole list was read."""
         place_, digest = meeting.place, meeting.toolset.listing.digest
-        written = self._written.get((place_.name, meeting.identity.server_id))
+        written = self._written.get((place_.name, meeting.identity.server_id, meeting.kind))
         now = self._clock()
         if not meeting.fresh and written is not None and written[0] == digest and now - written[1] < _TOUCH_SECONDS:
             return
         # With its digest: a list that was there for a moment only is written all the same.
-        key = (place_.name, meeting.identity.server_id, meeting.line if meeting.fresh else "", digest)
+        key = (place_.name, meeting.identity.server_id, meeting.line if meeting.fresh else "", digest, meeting.kind)
         self._waiting[key] = meeting
         if len(self._waiting) > _WAITING_MAX or self._held() > _WAITING_BYTES:
             (name, *_), _ = self._waiting.popitem(last=False)
@@ -144,7 +144,7 @@ class ToolChangeRecorder:
     async def _write(self, meeting: ListReading) -> None:
         now = round(self._clock() * 1000)
         listing, at = meeting.toolset.listing, meeting.place
-        key = (at.name, meeting.identity.server_id)
+        key = (at.name, meeting.identity.server_id, meeting.kind)
         again = key in self._written and self._written[key][0] == listing.digest
         if again and self._clock() - self._written[key][1] < _TOUCH_SECONDS:
             # One more line with the list that was written a moment ago.
@@ -152,12 +152,13 @@ class ToolChangeRecorder:
             return
         seen = observed(meeting.identity, listing, now, name=at.name, group=at.group, target=at.target)
         _remember(self.own, (meeting.identity.server_id, now), None)
-        changes = await self._shelf.saw(seen.server, seen.tools, whole=seen.whole)
+        changes = await self._shelf.saw(seen.server, seen.tools, whole=seen.whole, kind=meeting.kind)
         server = seen.server
         _remember(self._written, key, (listing.digest, self._clock()))
         if meeting.fresh or not again:
             self._note_check(meeting, now)
-        self._grown(server)
+        if meeting.kind == "tool":
+            self._grown(server)
         for change in changes:
             self._changed(server, change)
         if changes or not again:
@@ -170,6 +171,8 @@ class ToolChangeRecorder:
     def _note_check(self, meeting: ListReading, now: int) -> None:
         """What every tool of a connection came to."""
         standings = meeting.toolset.standings
+        if meeting.kind != "tool" and not standings:
+            return
         told: dict[str, str] = {}
         room = _TOLD_BYTES
         for name in sorted(standings)[:_TOLD_MAX]:
@@ -373,8 +376,9 @@ class PinningRuntime:
 
     def _open(self, learnt: ServerObservations) -> Toolsets:
         toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))
-        toolsets.altered = self.bell.ring
-        toolsets.sets = self.company
+        for one in toolsets.both():
+            one.altered = partial(self.bell.ring, changed=one.of.changed)
+            one.sets = self.company
         for name, identity in self._recalled:
             toolsets.recall(name, identity)
         self._learnt.add(learnt)
@@ -442,6 +446,8 @@ class PinningRuntime:
 
     def _met(self, learnt: ServerObservations, meeting: ListReading) -> None:
         self.registrar.met(meeting)
+        if meeting.kind != "tool":
+            return
         self._recall_marks(learnt, meeting)
         listing = meeting.toolset.listing
         learnt.listed(meeting.place.name, listing.digest, (tool.raw for tool in listing.tools.values()))

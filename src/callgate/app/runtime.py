@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from callgate.agents.stage import AgentCheck
 from callgate.app import extracts
 from callgate.app.agents import AgentRuntime, agent_check
 from callgate.app.console import ConsoleSources
@@ -18,6 +20,7 @@ from callgate.app.refusal_recorder import RefusalRecorder
 from callgate.app.servers import place, places
 from callgate.app.stages import Stages
 from callgate.audit import AuditLog
+from callgate.audit.cosigning import Cosigning
 from callgate.audit.log import AuditRecorder, CallMetrics
 from callgate.config import Config
 from callgate.errors import Reason
@@ -90,6 +93,9 @@ class Runtime:
         # Tells this process from others on the records of a store.
         self._gateway = secrets.token_hex(6)
         self._arguments = extracts.arguments(config)
+        self.cosigning = Cosigning(audit)
+        self._follow_witnesses(config)
+        audit.overdue = self._overdue
         self.refusals = RefusalRecorder(audit, lambda: self._arguments, self._gateway)
 
     @classmethod
@@ -162,11 +168,12 @@ class Runtime:
             gateway=self._gateway,
             single_use=None if approving is None else approving.approvals.shelf,
         )
+        callers = agent_check(config, self._address)
         gate = Gate(
             kill_switch=self.switch.refusal,
             catch_up=self.catch_up,
             record=recorder.record,
-            agents=agent_check(config, self._address),
+            agents=callers,
             pinning=no_objection if pinned is None else pinned,
             trust=no_objection if trusted is None else trusted.check,
             approval=nobody_to_ask if approving is None else approving.stage,
@@ -174,11 +181,13 @@ class Runtime:
             patience=None if approving is None else approving.patience,
         )
         stages = None
-        if approving is not None or pinned is not None or trusted is not None:
+        ruled = callers if isinstance(callers, AgentCheck) else None
+        if approving is not None or pinned is not None or trusted is not None or ruled is not None:
             stages = Stages(
                 pinned,
                 None if approving is None else approving.stage,
                 None if trusted is None else trusted.stage,
+                ruled,
             )
         refusals = config.gateway.refusals
         return Dispatcher(gate, recorder, extracts.limits(config), stages=stages, refusals=refusals)
@@ -332,10 +341,11 @@ class Runtime:
             {} if reception is None else reception.documents,
         )
         # Only now: a configuration that cannot be taken whole changes nothing.
-        self.metrics.know(config.servers)
+        self.metrics.know(config.servers, config.audit.witnesses)
         self.switch.force(config.policy.block_all)
         self._arguments = arguments
         self.audit.retention_days = config.audit.retention_days
+        self._follow_witnesses(config)
         self.config = config
         return site
 
@@ -372,14 +382,28 @@ class Runtime:
             return "the store does not answer"
         if self.audit.tampered is not None:
             return "the audit log was tampered with; run `callgate audit verify`"
-        return None
+        if self.audit.forked is not None:
+            return f"{self.audit.forked}"
+        if self.audit.unwritable is not None:
+            return f"nothing can be written: {self.audit.unwritable}"
+        return self._overdue()
+
+    def notice(self) -> str:
+        """What is worth a word although the gateway is ready."""
+        return self.cosigning.report().sentence(time.time())
 
     def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None:
         if not self.config.telemetry.metrics:
             return None
         self.metrics.kill_switch.at().set(1 if self.switch.engaged else 0)
         self.metrics.audit_pending.at().set(self.store.queued)
-        self.metrics.audit_tampered.at().set(0 if self.audit.tampered is None else 1)
+        self.metrics.audit_tampered.at().set(0 if (self.audit.tampered or self.audit.forked) is None else 1)
+        seen = self.cosigning.report()
+        if seen.quorum:
+            self.metrics.audit_cosigned_size.at().set(seen.size)
+            self.metrics.audit_unseen_seconds.at().set(max(0.0, time.time() - seen.since / 1000) if seen.since else 0)
+            for state in seen.states:
+                self.metrics.witness_failing.at(state.name).set(1 if state.problem else 0)
         lost = self.metrics.audit_lost.at()
         lost.inc(self.audit.dropped + self.store.lost - lost.value)
         self.metrics.in_flight.at().set(busy)
@@ -396,6 +420,17 @@ class Runtime:
 
     def failure(self, server: str, reason: Reason) -> None:
         self.metrics.upstream_errors.at(server, reason.value).inc()
+
+    def _follow_witnesses(self, config: Config) -> None:
+        self.cosigning.configure(extracts.witnesses(config), config.audit.demanded)
+
+    def _overdue(self) -> str | None:
+        within = self.config.audit.cosigned_within_seconds
+        return None if within is None else self.cosigning.overdue(within)
+
+    async def ask_witnesses(self) -> None:
+        """Have the log cosigned, while this runs."""
+        await self.cosigning.run(lambda: self.config.audit.witness_seconds)
 
     async def keep_retention(self) -> None:
         """Drop the contents of records that are older than the configuration keeps them, once an hour."""

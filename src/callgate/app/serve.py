@@ -151,7 +151,7 @@ async def serve(
             on_listening(address)
 
         server = HttpServer(app, config, connections, listening, next_free=idle is not None)
-        tasks = [asyncio.create_task(runtime.keep_retention())]
+        tasks = [asyncio.create_task(runtime.keep_retention()), asyncio.create_task(runtime.ask_witnesses())]
         watch = _watch(path, current, config)
         _calm_collector()
         if at is not None:

@@ -8,15 +8,20 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from callgate.errors import Refused
 from callgate.gate import Call, Context, Pass
-from callgate.jsonrpc import Batch, Message, Peek, RequestId, error_reply
+from callgate.jsonrpc import Batch, Message, Peek, RequestId, error_reply, replace_member
+from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.dispatcher import AllowedCall, AsyncTransform, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
 
 LIST: Final = "tools/list"
+_encode: Final = msgspec.json.Encoder().encode
 
 if TYPE_CHECKING:
+    from callgate.agents.stage import AgentCheck
     from callgate.approval.stage import ApprovalStage
     from callgate.pinning.stage import PinningStage
     from callgate.trust.stage import TrustStage
@@ -26,8 +31,13 @@ class Stages:
     """Pinning, verified approval and trust, each where it is set up."""
 
     def __init__(
-        self, pins: PinningStage | None, approval: ApprovalStage | None, trust: TrustStage | None = None
+        self,
+        pins: PinningStage | None,
+        approval: ApprovalStage | None,
+        trust: TrustStage | None = None,
+        agents: AgentCheck | None = None,
     ) -> None:
+        self._agents = agents
         self._pins = pins
         self._approval = approval
         self._trust = trust
@@ -103,7 +113,8 @@ class Stages:
 
     def _list(self, context: Context, cursor: object, asked: int, otherwise: Transform | None, raw: bytes) -> bytes:
         """A reply to `tools/list`, read once and written once. Trust learns from all of it, pinning keeps what was
-        approved, approval marks what is left, and trust has a tool of its own to add."""
+        approved, agents' rules what the caller may call, approval marks what is left, and trust has a tool of its own
+        to add."""
         reply = ToolListReply.read(raw)
         if reply is None:
             return raw if otherwise is None else otherwise(raw)
@@ -114,6 +125,8 @@ class Stages:
             kept = self._pins.filter_list(context, cursor, asked, reply)
         if isinstance(kept, Refused):
             return error_reply(reply.value.get("id"), kept)
+        if self._agents is not None:
+            kept = _only_callable(self._agents, context, reply, kept)
         if self._approval is not None:
             kept = self._approval.mark_list(context.server, kept)
         if self._trust is not None:
@@ -125,8 +138,9 @@ class Stages:
         pins = None if self._pins is None else self._pins.amend(message, context)
         approval = None if self._approval is None else self._approval.amend(message, context)
         offer = None if self._trust is None else self._trust.offer(message)
+        agents = None if self._agents is None else _screened_lists(self._agents, context, message)
         # Trust learns from a list before entries of it are taken away or marked, and has a tool of its own to add.
-        chained = _chain(trust, pins, approval, offer)
+        chained = _chain(trust, pins, agents, approval, offer)
         if not isinstance(message, Message) or message.method != LIST or message.id is None:
             return chained
         # As it is before the request leaves: what the server says from then on may be of a later list.
@@ -138,6 +152,40 @@ class Stages:
     def refused(self, call: Call, refused: Refused) -> None:
         if self._trust is not None:
             self._trust.refused(call, refused)
+
+
+def _only_callable(agents: AgentCheck, context: Context, reply: ToolListReply, kept: ToolListReply) -> ToolListReply:
+    """Without the server's tools that the caller may not call; what the gateway adds of its own stays."""
+    listed = reply.result["tools"]
+    shown = agents.callable_tools(context, listed)
+    if len(shown) == len(listed):
+        return kept
+    gone = {_name(one) for one in listed} - {_name(one) for one in shown}
+    return kept.with_result(tools=[one for one in kept.result["tools"] if _name(one) not in gone])
+
+
+def _name(tool: object) -> str | None:
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _screened_lists(agents: AgentCheck, context: Context, message: Message | Batch) -> Transform | None:
+    """The same for lists that are written in an odd way, or answered in a batch."""
+
+    def screen(raw: bytes) -> bytes:
+        reply = decode_leniently(raw)
+        result = reply.get("result") if isinstance(reply, dict) else None
+        tools = result.get("tools") if isinstance(result, dict) else None
+        if not isinstance(tools, list):
+            return raw
+        shown = agents.callable_tools(context, tools)
+        return raw if len(shown) == len(tools) else replace_member(raw, ("result", "tools"), _encode(shown))
+
+    messages = message.messages if isinstance(message, Batch) else (message,)
+    found: dict[RequestId, Transform] = {
+        one.id: screen for one in messages if one.method == LIST and one.id is not None
+    }
+    return TransformById(found) if found else None
 
 
 def _same(raw: bytes) -> bytes:

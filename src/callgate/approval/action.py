@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from callgate.errors import ConfigError, Reason, Refused
+from callgate.protocol import COMMON_SERVER_IDS
 
 _TO_URL: Final = bytes.maketrans(b"+/", b"-_")
 # What only the other base64 has becomes something that neither has.
@@ -37,7 +38,6 @@ def to_iso(at: int) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{at % 1000:03d}Z"
 
 
-_TOO_COMMON: Final = frozenset({"mcp-default", "default", "server", "callgate", "mcp"})
 _NAME_CHARS: Final = 1024
 
 
@@ -63,7 +63,7 @@ def check_server_id(server_id: str) -> str:
         raise ConfigError(
             "a server id is printable text without NUL", advice="Leave it out to have one made, or give a URL of yours."
         )
-    if server_id.strip().lower() in _TOO_COMMON:
+    if server_id.strip().lower() in COMMON_SERVER_IDS:
         raise ConfigError(
             f"the server id {server_id!r} is one that other servers have too",
             advice="Leave it out to have one made, or give a URL of yours.",

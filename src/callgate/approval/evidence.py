@@ -235,6 +235,32 @@ def is_proof(facts: object) -> bool:
     return isinstance(facts, Mapping) and facts.get("method") == WEBAUTHN and "assertion" in facts
 
 
+def proofs_in(facts: object) -> list[Mapping[str, Any]]:
+    """The signatures that a record holds: one, or one of each person where several approved."""
+    if is_proof(facts):
+        assert isinstance(facts, Mapping)
+        return [facts]
+    several = facts.get("signatures") if isinstance(facts, Mapping) else None
+    if not isinstance(facts, Mapping) or not isinstance(several, list) or not all(map(is_proof, several)):
+        return []
+    return [{**one, "server_id": facts.get("server_id")} for one in several]
+
+
+def check_proofs(facts: object, tool: str, canonical: bytes | None) -> list[Proven]:
+    """Verify every signature in a record (`check_proof`). Where several people approved, each of them is another one,
+    with another passkey, all signed for the same call, and they are as many as had to; NotVerified where not.
+    """
+    proven = [check_proof(one, tool, canonical) for one in proofs_in(facts)]
+    if len({one.user for one in proven}) < len(proven) or len({one.fingerprint for one in proven}) < len(proven):
+        raise NotVerified("one person or passkey signed twice")
+    if len({one.action_hash for one in proven}) > 1:
+        raise NotVerified("the people on record signed for different calls")
+    wanted = facts.get("approvals") if isinstance(facts, Mapping) else None
+    if isinstance(wanted, int) and len(proven) < wanted:
+        raise NotVerified(f"{wanted} people had to sign, and {len(proven)} did")
+    return proven
+
+
 def check_proof(facts: object, tool: str, canonical: bytes | None) -> Proven:
     """Verify the signature in a record; NotVerified or Malformed say what does not hold.
 

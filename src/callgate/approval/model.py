@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from callgate.errors import ConfigError
+from callgate.gate import Quorum
 
 AuthenticatorClass: TypeAlias = Literal["cross-platform", "platform"]
 RequestState: TypeAlias = Literal["waiting", "approved", "refused", "used"]
@@ -18,6 +20,27 @@ RequestState: TypeAlias = Literal["waiting", "approved", "refused", "used"]
 CROSS_PLATFORM: Final = frozenset({"hybrid", "usb", "nfc", "ble"})
 # Stands for the call that used an approval up, where no call did: it is not one for what holds now.
 WITHDRAWN: Final = "withdrawn"
+
+
+# A list of people for a call may be long.
+_PEOPLE_CHARS: Final = 500
+
+
+def people_in(quorum: Quorum) -> str:
+    """The people of one demand, in words."""
+    if not quorum.of:
+        return "1 person" if quorum.approvals == 1 else f"{quorum.approvals} people"
+    return f"{quorum.approvals} of {' or '.join(quorum.of)}"
+
+
+def met(quorums: Iterable[Quorum], groups: Mapping[str, frozenset[str]]) -> bool:
+    """Whether these people meet every demand; each has their groups, and counts once in each demand."""
+    return all(len(counting(one, groups)) >= one.approvals for one in quorums)
+
+
+def counting(quorum: Quorum, groups: Mapping[str, frozenset[str]]) -> list[str]:
+    """Those of these people who count for one demand."""
+    return [name for name, own in groups.items() if not quorum.of or not own.isdisjoint(quorum.of)]
 
 
 Role: TypeAlias = Literal["viewer", "approver", "operator"]
@@ -74,10 +97,38 @@ class ApprovalPolicy(msgspec.Struct, frozen=True):
     authenticator_class: AuthenticatorClass = "cross-platform"
     # §8.3.2: refuse passkeys whose counter never moves.
     require_counter: bool = False
+    # Who has to sign, all of these together; none: the one person who is named for the server.
+    quorums: tuple[Quorum, ...] = ()
 
     def takes(self, held: Credential) -> bool:
         """Whether this passkey can approve; every place that asks this, or tells it beforehand, asks it here."""
         return held.satisfies(self.authenticator_class) and (held.counter > 0 or not self.require_counter)
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether every passkey can approve that verifies its user."""
+        return self.authenticator_class == "platform" and not self.require_counter
+
+    @property
+    def people(self) -> str:
+        """Who is asked, in words, such as "2 of ops"; empty where one person is named. No person can have such a
+        name: a space is in it."""
+        text = " and ".join(map(people_in, self.quorums))
+        return text if len(text) <= _PEOPLE_CHARS else f"{text[: _PEOPLE_CHARS - 1]}…"
+
+    def asks(self, groups: frozenset[str]) -> bool:
+        """Whether somebody in these groups is one of those who are asked."""
+        return any(not one.of or not groups.isdisjoint(one.of) for one in self.quorums)
+
+    def demanding(self, quorums: Iterable[Quorum]) -> ApprovalPolicy:
+        """The same, with more people: every demand has to be met."""
+        most: dict[tuple[str, ...], int] = {}
+        for one in (*self.quorums, *quorums):
+            of = tuple(sorted(set(one.of)))
+            # One approval of anybody is what is asked for anyway.
+            if one.approvals > 1 or of:
+                most[of] = max(most.get(of, 0), one.approvals)
+        return msgspec.structs.replace(self, quorums=tuple(Quorum(most[of], of) for of in sorted(most)))
 
 
 class Gated(msgspec.Struct, frozen=True):
@@ -123,7 +174,8 @@ class Challenge(msgspec.Struct, frozen=True):
 class Ticket(msgspec.Struct, frozen=True):
     """Allows one enrolment. Only the hash is kept; `purpose` is setup, enrol, device or recovery.
 
-    A set-up ticket is for the very first passkey: it holds only while its person has none.
+    A set-up ticket is for the very first passkey: it holds only while its person has none. `credential` is the passkey
+    that signed for it, if one did: the ticket holds only while that passkey does.
     """
 
     hash: bytes
@@ -133,6 +185,7 @@ class Ticket(msgspec.Struct, frozen=True):
     created_at: int
     expires_at: int
     used_at: int | None = None
+    credential: str | None = None
 
 
 class Registration(msgspec.Struct, frozen=True):
@@ -174,6 +227,16 @@ class Request(msgspec.Struct, frozen=True):
     call: str | None = None
     # Where its page is served, as far as that is known.
     page: str = ""
+
+
+class Signature(msgspec.Struct, frozen=True):
+    """One person's yes to a call that several have to approve; `evidence` is what goes on record of it."""
+
+    request: str
+    user: str
+    credential: str
+    at: int
+    evidence: dict[str, Any]
 
 
 class ConsoleSession(msgspec.Struct, frozen=True):
@@ -219,7 +282,8 @@ class ApprovalBounds(msgspec.Struct, frozen=True):
 
     per_user: int = 20
     in_all: int = 10_000
-    # Waiting approval requests of one person, and registrations under way of one person.
+    # Waiting approval requests of one caller for one person (of all callers: twice as many), and registrations under
+    # way of one person.
     requests_per_user: int = 20
     registrations_per_user: int = 5
     credentials_per_user: int = 20

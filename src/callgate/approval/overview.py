@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from callgate.approval.display import escape
-from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, User
+from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, Ticket, User
 from callgate.approval.storage import ApprovalRepository
 
 Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
@@ -41,6 +41,7 @@ class PersonRow(msgspec.Struct, frozen=True):
     waiting: int
     created_at: int
     last_used_at: int | None
+    groups: tuple[str, ...] = ()
 
 
 class PasskeyRow(msgspec.Struct, frozen=True):
@@ -60,6 +61,17 @@ class PasskeyRow(msgspec.Struct, frozen=True):
     created_at: int
     last_used_at: int | None
     revoked_at: int | None
+
+
+class TicketRow(msgspec.Struct, frozen=True):
+    """A link with which somebody can enrol a passkey; `id` is the hash that is kept of it."""
+
+    id: str
+    user: str
+    purpose: str
+    by: str
+    created_at: int
+    expires_at: int
 
 
 class RequestRow(msgspec.Struct, frozen=True):
@@ -98,8 +110,10 @@ async def person(repository: ApprovalRepository, user: User, now: int) -> Person
 
 
 async def _person(repository: ApprovalRepository, user: User, held: list[Credential], now: int) -> PersonRow:
-    codes, waiting = await asyncio.gather(
-        repository.recovery_codes(user.name), repository.requests(user.name, states=("waiting",), limit=_MOST)
+    codes, waiting, groups = await asyncio.gather(
+        repository.recovery_codes(user.name),
+        repository.requests(user.name, states=("waiting",), limit=_MOST),
+        repository.groups(),
     )
     return PersonRow(
         name=user.name,
@@ -110,6 +124,7 @@ async def _person(repository: ApprovalRepository, user: User, held: list[Credent
         waiting=sum(phase(one, now) == "waiting" for one in waiting),
         created_at=user.created_at,
         last_used_at=max((one.last_used_at for one in held if one.last_used_at is not None), default=None),
+        groups=tuple(sorted(groups.get(user.name, ()))),
     )
 
 
@@ -118,6 +133,16 @@ async def passkeys(
 ) -> list[PasskeyRow]:
     """One person's passkeys or everybody's, the oldest first."""
     return [passkey_row(one) for one in await repository.credentials(user, revoked=revoked)]
+
+
+async def tickets(repository: ApprovalRepository, now: int, user: str | None = None) -> list[TicketRow]:
+    """One person's links that can be used, or everybody's, the oldest first."""
+    found = await repository.tickets(now)
+    return [ticket_row(one) for one in found if user is None or one.user == user]
+
+
+def ticket_row(one: Ticket) -> TicketRow:
+    return TicketRow(one.hash.hex(), one.user, one.purpose, one.by, one.created_at, one.expires_at)
 
 
 async def requests(

@@ -66,6 +66,7 @@ def no_witness(_action: str, _by: str, _detail: dict[str, Any]) -> None:
 SECRET: Final = 32
 _NAME_CHARS: Final = 64
 USER: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}\Z")
+GROUP: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}\Z")
 
 
 def check_user_name(name: str) -> str:
@@ -74,6 +75,17 @@ def check_user_name(name: str) -> str:
             Reason.INVALID_PARAMS,
             "a user's name has 1 to 64 letters, digits and . _ @ + -, and begins with a letter or digit",
             advice="Choose a name such as `alice` or `alice@example.com`.",
+        )
+    return name
+
+
+def check_group_name(name: str) -> str:
+    """The name as it is; Refused(INVALID_PARAMS) if no group can have it."""
+    if not GROUP.match(name):
+        raise Refused(
+            Reason.INVALID_PARAMS,
+            "a group's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit",
+            advice="Choose a name such as `ops`.",
         )
     return name
 
@@ -173,6 +185,17 @@ class Enrolment:
         if not await self.shelf.set_role(name, role, witness):
             raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
 
+    async def join_group(self, group: str, name: str, *, by: str) -> bool:
+        """Put a person into a group, which is there from its first member on; False if they are in it."""
+        check_group_name(group)
+        await self.user(name)
+        return await self.shelf.join_group(group, name, self._witness("group.join", by, {"group": group, "user": name}))
+
+    async def leave_group(self, group: str, name: str, *, by: str) -> bool:
+        """Take a person out of a group; what they signed as one of it counts no longer. False if they are not in it."""
+        witness = self._witness("group.leave", by, {"group": group, "user": name})
+        return await self.shelf.leave_group(group, name, self.now(), witness)
+
     async def remove(self, name: str, *, by: str) -> None:
         """Remove a person with their passkeys, recovery codes and open approvals, for good.
 
@@ -184,12 +207,14 @@ class Enrolment:
         if not await self.shelf.remove_user(name, witness):
             raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
 
-    async def invite(self, name: str, display_name: str = "", *, by: str, role: Role) -> str:
+    async def invite(
+        self, name: str, display_name: str = "", *, by: str, role: Role, signed_with: str | None = None
+    ) -> str:
         """Add a person, and a ticket for their first passkey: whoever finds it later gets nowhere with it."""
         await self.add_user(name, display_name, by=by, role=role)
-        return await self.ticket(name, by=by, purpose="setup")
+        return await self.ticket(name, by=by, purpose="setup", signed_with=signed_with)
 
-    async def invite_again(self, name: str, *, by: str) -> str:
+    async def invite_again(self, name: str, *, by: str, signed_with: str | None = None) -> str:
         """A new ticket for somebody who has no passkey: who has one adds further ones with it, not through others."""
         await self.user(name)
         if await self.shelf.credentials(name):
@@ -198,12 +223,24 @@ class Enrolment:
                 f"{name} has a passkey and adds further ones with it.",
                 advice="If all of them are lost, revoke them first.",
             )
-        return await self.ticket(name, by=by)
+        return await self.ticket(name, by=by, signed_with=signed_with)
 
-    async def ticket(self, user: str, *, by: str, purpose: str = "enrol", seconds: float | None = None) -> str:
-        """A ticket for one enrolment of this person, who is added if new. Only its hash is kept."""
+    async def ticket(
+        self,
+        user: str,
+        *,
+        by: str,
+        purpose: str = "enrol",
+        seconds: float | None = None,
+        signed_with: str | None = None,
+    ) -> str:
+        """A ticket for one enrolment of this person, who is added if new. Only its hash is kept.
+
+        It holds only while the passkey that signed for it does, if one did.
+        """
         await self._known(user, by)
         secret, ticket = self._new_ticket(user, purpose, by, seconds)
+        ticket = msgspec.structs.replace(ticket, credential=signed_with)
         await self.shelf.add_ticket(ticket, self._witness("ticket.issue", by, {"user": user, "purpose": purpose}))
         return secret
 
@@ -222,6 +259,15 @@ class Enrolment:
             if refused.reason is not Reason.USER_EXISTS:
                 raise
             return await self.user(name)
+
+    async def open_ticket(self, identity: str) -> Ticket | None:
+        """The ticket whose hash this is (hexadecimal), while it can be used."""
+        return next((one for one in await self.shelf.tickets(self.now()) if one.hash.hex() == identity), None)
+
+    async def cancel_ticket(self, ticket: Ticket, *, by: str) -> bool:
+        """End a ticket and what was begun with it; False if it was over already."""
+        witness = self._witness("ticket.cancel", by, {"user": ticket.user, "purpose": ticket.purpose})
+        return await self.shelf.cancel_ticket(ticket.hash, witness)
 
     async def look_at_ticket(self, ticket: str) -> Ticket | None:
         """The ticket while it can be used."""
@@ -331,6 +377,10 @@ class Enrolment:
         witness = self._witness("recovery.use", user, {"user": user})
         await self.shelf.use_recovery_code(user, code_hash(user, code), ticket, witness)
         return secret
+
+    async def is_recovery_code(self, user: str, code: str) -> bool:
+        """Whether this would let the person enrol; only looked at, not used up."""
+        return len(code) <= _TICKET_CHARS and await self.shelf.has_recovery_code(user, code_hash(user, code))
 
     async def rename(self, credential_id: str, name: str, *, by: str) -> None:
         shown = label(name, "Passkey")

@@ -22,7 +22,7 @@ from callgate.approval.model import AuthenticatorClass
 from callgate.approval.schema import defaults_in
 from callgate.canonical import canonical
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.gate import Call
+from callgate.gate import Call, Quorum
 from callgate.jsonrpc import peek
 from callgate.jsonrpc.reading import decode_leniently, result_of
 from callgate.pipeline.replies import AskServer, ask_for_entries, listed_tools
@@ -184,17 +184,36 @@ def names_tool(pattern: str, tool: str) -> bool:
     return pattern == tool or fnmatchcase(tool, pattern)
 
 
+class ToolRules(Protocol):
+    """Whom the operator wants to approve some tools of a server."""
+
+    @property
+    def approvals(self) -> int: ...
+
+    @property
+    def of(self) -> tuple[str, ...]: ...
+
+
 class OperatorRules(Protocol):
     """What the operator says of a server's tools; a section of the configuration has it."""
 
     @property
-    def tools(self) -> Sequence[str]: ...
+    def patterns(self) -> Sequence[str]: ...
 
     @property
     def authenticator_class(self) -> AuthenticatorClass | None: ...
 
     @property
     def require_counter(self) -> bool: ...
+
+    @property
+    def approvals(self) -> int: ...
+
+    @property
+    def of(self) -> tuple[str, ...]: ...
+
+    @property
+    def demands(self) -> Mapping[str, ToolRules]: ...
 
     @property
     def verifier(self) -> str: ...
@@ -262,6 +281,7 @@ class ServerApprovalPolicy:
         self._deployment = deployment
         self._strict = strict_defaults
         self.policy = ApprovalPolicy(section.authenticator_class or "platform", section.require_counter)
+        self._quorum = Quorum(section.approvals, section.of)
         self._listed: dict[str, bool] = {}
         self._warned: set[str] = set()
         self._rulings: dict[str, tuple[CatalogueTool, ApprovalPolicy, ApprovalRequirement]] = {}
@@ -277,19 +297,21 @@ class ServerApprovalPolicy:
     @property
     def verifies(self) -> bool:
         """Whether the gateway verifies approvals for some tool of this server."""
-        return not self.relays or bool(self.section.tools)
+        return not self.relays or bool(self.section.patterns)
 
     def listed(self, tool: str) -> bool:
         """Whether the operator says that this tool needs approval."""
         known = self._listed.get(tool)
         if known is None:
-            known = any(names_tool(pattern, tool) for pattern in self.section.tools)
+            known = any(names_tool(pattern, tool) for pattern in self.section.patterns)
             if len(self._listed) < _REMEMBERED:
                 self._listed[tool] = known
         return known
 
     def operators_policy(self, tool: str) -> ApprovalPolicy | None:
-        return self.policy_of(tool, self.catalogue.tool(tool)) if self.listed(tool) else None
+        """What a client that signs by itself is told of a tool. Where several people sign, it cannot."""
+        policy = self.policy_of(tool, self.catalogue.tool(tool)) if self.listed(tool) else None
+        return None if policy is None or policy.quorums else policy
 
     def known(self, name: str) -> ApprovalRequirement | None:
         """The ruling on a tool, from what is known; None if the server has to be asked first."""
@@ -346,11 +368,18 @@ class ServerApprovalPolicy:
         the operator's wish if they list it, or if the server verifies its own approvals and the policy asks all the
         same.
         """
-        if tool is None or tool.policy is None:
-            return self.policy
-        if self.section.authenticator_class is not None and (self.listed(name) or self.relays):
-            return self.policy
-        return ApprovalPolicy(tool.policy.authenticator_class, self.section.require_counter)
+        policy = self.policy
+        own = self.section.authenticator_class is not None and (self.listed(name) or self.relays)
+        if tool is not None and tool.policy is not None and not own:
+            policy = ApprovalPolicy(tool.policy.authenticator_class, self.section.require_counter)
+        return policy.demanding(self._quorums(name))
+
+    def _quorums(self, name: str) -> Iterator[Quorum]:
+        """Whom the operator wants to approve this tool: every table that names it counts."""
+        yield self._quorum
+        for pattern, demand in self.section.demands.items():
+            if names_tool(pattern, name):
+                yield Quorum(demand.approvals, demand.of)
 
     def _marked(self, name: str, tool: CatalogueTool) -> ApprovalRequirement:
         """A mark of the server's own; one that nobody can read closes the tool (SEP-2672 §4.2)."""
@@ -430,7 +459,7 @@ def check_name(name: str, gating: ServerApprovalPolicy) -> None:
     plain = _folded(name)
     alike = any(_folded(other) == plain for other in _gated_names(gating) if other != name)
     if not alike and not gating.listed(name):
-        alike = any(names_tool(_folded(pattern), plain) for pattern in gating.section.tools)
+        alike = any(names_tool(_folded(pattern), plain) for pattern in gating.section.patterns)
     if alike:
         raise Refused(
             Reason.INVALID_PARAMS,

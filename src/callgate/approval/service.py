@@ -33,6 +33,8 @@ from callgate.approval.model import (
     Gated,
     GrantUse,
     Request,
+    counting,
+    people_in,
     reaches,
 )
 from callgate.approval.people import Enrolment
@@ -88,6 +90,21 @@ class IssuedChallenge(msgspec.Struct, frozen=True):
     result: dict[str, Any]
 
 
+class MissingSigners(msgspec.Struct, frozen=True):
+    """One demand of a call that several people approve: how many signatures are missing, and who could give them."""
+
+    people: str
+    left: int
+    could: tuple[str, ...]
+
+
+class Signers(msgspec.Struct, frozen=True):
+    """Who has signed, and when; and what is missing."""
+
+    signed: tuple[tuple[str, int], ...]
+    missing: tuple[MissingSigners, ...]
+
+
 class Approvals(Enrolment):
     """People and passkeys, challenges and their verification, requests on the page, sessions of the console."""
 
@@ -107,7 +124,10 @@ class Approvals(Enrolment):
         """Open a request for this call, or find the open one for the same call of the same caller."""
         check_tool_name(gated.tool)
         self.check_call(gated, arguments, canonical)
-        await self.approving(user, gated.policy)
+        if gated.policy.quorums:
+            await self._enough(gated.policy)
+        else:
+            await self.approving(user, gated.policy)
         now = self.now()
         request = Request(
             id=to_base64url(self._random(_ID)),
@@ -150,15 +170,71 @@ class Approvals(Enrolment):
     def expired(self, request: Request) -> bool:
         return self.now() >= request.expires_at
 
-    async def page_challenge(self, request: Request) -> IssuedChallenge:
-        """A challenge over the request's own action hash, for the person it belongs to."""
+    async def is_asked(self, request: Request, user: str) -> bool:
+        """Whether this person decides on the call, alone or among others."""
+        if not request.policy.quorums:
+            return request.user == user
+        return request.policy.asks((await self.shelf.groups()).get(user, frozenset()))
+
+    async def signers(self, request: Request) -> Signers:
+        """Who has signed a call that several people have to approve, and who could."""
+        signed = await self.shelf.signatures(request.id)
+        able = await self._able(request.policy)
+        groups = await self.shelf.groups()
+        by = {one.user: groups.get(one.user, frozenset()) for one in signed}
+        return Signers(
+            signed=tuple((one.user, one.at) for one in signed),
+            missing=tuple(
+                MissingSigners(
+                    people_in(one),
+                    max(0, one.approvals - len(counting(one, by))),
+                    tuple(name for name in sorted(counting(one, able)) if name not in by),
+                )
+                for one in request.policy.quorums
+            ),
+        )
+
+    async def _able(self, policy: ApprovalPolicy) -> dict[str, frozenset[str]]:
+        """Everybody who could sign for this policy now, each with their groups."""
+        groups = await self.shelf.groups()
+        held = {one.user for one in await self.shelf.credentials() if policy.takes(one)}
+        people = await self.shelf.users()
+        return {
+            one.name: groups.get(one.name, frozenset())
+            for one in people
+            if one.name in held and reaches(one.role, "approver")
+        }
+
+    async def _enough(self, policy: ApprovalPolicy) -> None:
+        """Refused(NO_ELIGIBLE_CREDENTIAL) where fewer people could sign than have to."""
+        able = await self._able(policy)
+        for one in policy.quorums:
+            found = counting(one, able)
+            if len(found) >= one.approvals:
+                continue
+            passkey = "a passkey" if policy.takes_any else kind_of(policy)
+            who = f"only {', '.join(sorted(found))} may and has {passkey}" if found else f"nobody may who has {passkey}"
+            advice = "`callgate users list` shows who has a passkey and which role."
+            if one.of:
+                advice = f"Add somebody with `callgate groups add {one.of[0]} USER`. {advice}"
+            raise self._refusal(
+                Reason.NO_ELIGIBLE_CREDENTIAL, f"{people_in(one)} have to approve it, and {who}", advice
+            )
+
+    async def page_challenge(self, request: Request, user: str | None = None) -> IssuedChallenge:
+        """A challenge over the request's own action hash, for the person it belongs to, or for one of several."""
         if request.state != "waiting":
             raise Refused(Reason.APPROVAL_DECIDED)
         if self.expired(request):
             raise Refused(Reason.APPROVAL_EXPIRED)
-        eligible = await self.approving(request.user, request.policy)
+        signer = user or request.user
+        if not await self.is_asked(request, signer):
+            raise Refused(Reason.NOT_ASKED)
+        if request.policy.quorums and signer in {one.user for one in await self.shelf.signatures(request.id)}:
+            raise Refused(Reason.APPROVAL_SIGNED)
+        eligible = await self.approving(signer, request.policy)
         challenge = self._new_challenge(
-            user=request.user,
+            user=signer,
             server=request.server,
             tool=request.tool,
             canonical=request.canonical,
@@ -178,7 +254,11 @@ class Approvals(Enrolment):
         if request.state != "waiting":
             raise Refused(Reason.APPROVAL_DECIDED)
         try:
-            verified = await self._verify(evidence, request.id, request.tool, request.policy, request.action_hash)
+            # Of several people each signs for themselves.
+            whose = by if request.policy.quorums else None
+            verified = await self._verify(
+                evidence, request.id, request.tool, request.policy, request.action_hash, user=whose
+            )
         except Refused:
             # Another page may have been faster, with a challenge of its own.
             now_held = await self.shelf.request(request_id)
@@ -186,15 +266,15 @@ class Approvals(Enrolment):
                 raise Refused(Reason.APPROVAL_DECIDED) from None
             raise
         facts = verified.facts | {"request": request.id}
-        detail = {"request": request.id, "user": request.user, "credential": verified.credential.id}
-        witness = self._witness("approval.approve", by, detail)
+        detail = {"request": request.id, "user": verified.credential.user, "credential": verified.credential.id}
+        witness = self._witness("approval.sign" if request.policy.quorums else "approval.approve", by, detail)
         return await self.shelf.approve_request(request.id, verified.use, facts, by, witness)
 
-    async def refuse(self, request_id: str, *, by: str, note: str = "") -> Request:
-        """Say no; the note reaches whoever called."""
+    async def refuse(self, request_id: str, *, by: str, note: str = "", even_approved: bool = False) -> Request:
+        """Say no; the note reaches whoever called. With `even_approved` also after a yes that no call has used."""
         text = "".join(char if char.isprintable() or char == "\n" else " " for char in note)[:_NOTE_CHARS].strip()
         witness = self._witness("approval.refuse", by, {"request": request_id, "note": text})
-        return await self.shelf.refuse_request(request_id, by, text, self.now(), witness)
+        return await self.shelf.refuse_request(request_id, by, text, self.now(), witness, even_approved=even_approved)
 
     async def challenge(
         self,
@@ -426,8 +506,8 @@ class Approvals(Enrolment):
 
     async def finish_device(self, user: str, evidence: object) -> str:
         """A ticket for one enrolment, for a signature of a passkey that this person has."""
-        await self._finish_action(user, _DEVICE, _NOTHING, evidence)
-        return await self.ticket(user, by=user, purpose="device")
+        verified = await self._finish_action(user, _DEVICE, _NOTHING, evidence)
+        return await self.ticket(user, by=user, purpose="device", signed_with=verified.credential.id)
 
     async def begin_revocation(self, user: str, credential_id: str) -> IssuedChallenge:
         """A challenge to revoke this passkey and no other; any passkey of the person may sign it, this one too."""

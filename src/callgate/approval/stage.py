@@ -46,14 +46,16 @@ from callgate.approval.service import action_hash_of
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
-from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, drop_member, replace_member
+from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, drop_member, drop_members, replace_member
 from callgate.jsonrpc.reading import decode_leniently
-from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, own_request
+from callgate.pipeline.context import RequestContext, agent_of, caller_of, has_session, line_of, own_request
 from callgate.pipeline.dispatcher import SubstituteResult, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
-from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, TICKET
+from callgate.protocol import CHALLENGE_CREATE, ENROLL_BEGIN, META, METHODS, PROTOCOL_META, TICKET
 
 INPUT: Final = "callgate-approval"
+# What a client answers whose person does not want the call.
+_NO: Final = ("decline", "cancel")
 # Who takes back a question that is out of date. No person can have this name.
 GATEWAY: Final = "the gateway"
 _COMMAND: Final = re.compile(r"`(callgate [^`]*)`")
@@ -66,22 +68,43 @@ class PassAsIs(Pass, frozen=True):
 class NeededApproval:
     """A call that needs a person."""
 
-    __slots__ = ("action", "call", "caller", "gated", "params", "relayed", "rpc_id", "visit")
+    __slots__ = ("action", "asks", "call", "caller", "gated", "line", "params", "relayed", "rpc_id", "visit")
 
     def __init__(
-        self, call: Call, visit: RequestContext, gated: Gated, message: dict[str, Any], *, relayed: bool
+        self,
+        call: Call,
+        visit: RequestContext,
+        gated: Gated,
+        asks: tuple[Ask, ...],
+        message: dict[str, Any],
+        *,
+        relayed: bool,
     ) -> None:
         self.call = call
         self.visit = visit
-        self.gated = gated
+        self.asks = asks
+        self.gated = demanded(gated, asks)
         self.relayed = relayed
         self.params: Mapping[str, Any] = message["params"]
         self.rpc_id: RequestId = message["id"]
         self.caller = caller_of(visit)
+        # Whose places for waiting it takes: naming sessions makes no more of them.
+        self.line = line_of(visit)
         self.action = action_hash_of(gated, call.canonical)
+
+    @property
+    def several(self) -> bool:
+        """Whether several people approve it, or one of a group, instead of the one who is named."""
+        return bool(self.gated.policy.quorums)
 
     def passes(self, facts: Mapping[str, Any], use: Any = None) -> Pass:
         return (PassAsIs if self.relayed else Pass)({"approval": facts}, use)
+
+
+def demanded(gated: Gated, asks: tuple[Ask, ...]) -> Gated:
+    """The tool with whom the rules that ask want to approve it."""
+    policy = gated.policy.demanding(one for ask in asks for one in ask.quorums)
+    return gated if policy == gated.policy else msgspec.structs.replace(gated, policy=policy)
 
 
 def changed(request: Request, gated: Gated, user: str | None) -> str:
@@ -125,7 +148,7 @@ def declined(params: Mapping[str, Any]) -> bool:
     """Whether the client's person said no to our elicitation."""
     responses = params.get("inputResponses")
     ours = responses.get(INPUT) if isinstance(responses, dict) else None
-    return isinstance(ours, dict) and ours.get("action") in ("decline", "cancel")
+    return isinstance(ours, dict) and ours.get("action") in _NO
 
 
 def facts_of(request: Request) -> dict[str, Any]:
@@ -133,6 +156,11 @@ def facts_of(request: Request) -> dict[str, Any]:
 
 
 def message_of(request: Request) -> str:
+    if request.policy.quorums:
+        return (
+            f"The tool {escape(request.tool)} of {request.server} needs the approval of {request.user}. Each opens the "
+            "page, reads what will be done, and signs with a passkey or refuses. One refusal ends it."
+        )
     return (
         f"The tool {escape(request.tool)} of {request.server} needs your approval. Open the page, read what will be "
         "done, and sign with your passkey or refuse."
@@ -262,7 +290,7 @@ class ApprovalStage:
             text = "a call that needs a person's approval cannot be part of a batch"
             return Refuse(Reason.BATCH_REFUSED, text, advice="Send this call alone.")
         asked = NeededApproval(
-            call, visit, _gated(call, gating, ruling), decode_leniently(call.raw), relayed=ruling.relayed
+            call, visit, _gated(call, gating, ruling), asks, decode_leniently(call.raw), relayed=ruling.relayed
         )
         needed = ruling.gated is not None or bool(asks)
         if needed:
@@ -274,6 +302,8 @@ class ApprovalStage:
             # Nobody has to be asked any more; the state was good, and the server has no use for it.
             return _PASS_AS_IS if gating.relays else _PASS
         if META in call.meta and not ruling.relayed:
+            if asked.several:
+                return await self._on_page(asked)
             user = await self._approver(asked.gated.server)
             verified = await self._approvals.verify(
                 asked.gated, call.arguments, call.canonical, call.meta[META], user=user or ""
@@ -281,9 +311,20 @@ class ApprovalStage:
             return asked.passes(verified.facts, verified.use)
         if waited is not None:
             return await self._resume(asked, waited)
-        return await self._begin(asked, asks, ceremony=visit.client.ceremony and ruling.gated is not None)
+        ceremony = visit.client.ceremony and ruling.gated is not None and not asked.several
+        return await self._begin(asked, ceremony=ceremony)
 
-    async def _begin(self, asked: NeededApproval, asks: tuple[Ask, ...], *, ceremony: bool) -> Verdict:
+    async def _on_page(self, asked: NeededApproval) -> Refuse:
+        """Evidence of a client is one signature of one person, and nobody could tell which of them it was for."""
+        request = await self._open_request(asked)
+        told = await self._told(request)
+        url = told.data["approval"]["url"]
+        text = f"{request.user} approve this call, each on the approval page: have them open {url}"
+        return Refuse(
+            Reason.APPROVAL_ON_PAGE, text, told.facts, told.data, f"{Reason.APPROVAL_ON_PAGE.advice} {told.advice}"
+        )
+
+    async def _begin(self, asked: NeededApproval, *, ceremony: bool) -> Verdict:
         """A call without evidence: an approval or a refusal may be there; else its person is asked."""
         grant = await self._grant(asked)
         if grant is not None:
@@ -293,7 +334,7 @@ class ApprovalStage:
         refusal = await self._hear_refusal(asked)
         if refusal is not None:
             return _refused(refusal)
-        request = await self._open_request(asked, asks)
+        request = await self._open_request(asked)
         client, modern = asked.visit.client, asked.visit.modern
         if request.state == "approved":
             return self._granted(asked, request)
@@ -303,11 +344,15 @@ class ApprovalStage:
             return await self._elicit(asked, request)
         return await self._park(asked, request)
 
-    async def _open_request(self, asked: NeededApproval, asks: tuple[Ask, ...]) -> Request:
+    async def _asked(self, gated: Gated) -> str | None:
+        """Who is asked: the person for the server, or those whom the tool or a rule demands."""
+        return gated.policy.people or await self._approver(gated.server)
+
+    async def _open_request(self, asked: NeededApproval) -> Request:
         """A question to whoever approves for this server, about the tool as it is now."""
         call, gated = asked.call, asked.gated
-        why = "\n".join(ask.why for ask in asks) or self._why(gated)
-        user = await self._approver(gated.server)
+        why = "\n".join(ask.why for ask in asked.asks) or self._why(gated)
+        user = await self._asked(gated)
         if user is None:
             named = self._named(gated.server)
             who = f"there is no {named} yet, who would be asked" if named else "nobody is enrolled who could give it"
@@ -357,7 +402,7 @@ class ApprovalStage:
         """An approval of this call that still stands; one for another version, policy or person is withdrawn."""
         call, gated = asked.call, asked.gated
         while (grant := await self._approvals.grant(gated, call.canonical, caller=asked.caller)) is not None:
-            if not changed(grant, gated, await self._approver(gated.server)):
+            if not changed(grant, gated, await self._asked(gated)):
                 return grant
             await self._withdraw(asked, grant)
         return None
@@ -388,7 +433,7 @@ class ApprovalStage:
         request = await self._approvals.request(state.request)
         if request is None or request.state == "used" or request.action_hash != asked.action:
             raise Refused(Reason.REQUEST_STATE_INVALID)
-        if declined(asked.params) and request.state == "waiting":
+        if declined(asked.params):
             request = await self._take_no(request)
         return await self._decided(asked, request) or await self._park(asked, request, again=True)
 
@@ -414,10 +459,10 @@ class ApprovalStage:
             "elicitationId": request.id,
         }
         line = asked.visit.line
-        if not self._lobby.has_room(asked.caller):
+        if not self._lobby.has_room(asked.line):
             return await self._told(request)
         with (
-            self._lobby.enter(request.server, asked.caller, asked.rpc_id, self._times.request) as place,
+            self._lobby.enter(request.server, asked.line, asked.rpc_id, self._times.request) as place,
             self._lobby.asking(question, place),
         ):
             await line.say(
@@ -428,7 +473,8 @@ class ApprovalStage:
                 # It said that it can, and could not: then as for a client that cannot.
                 place.fall_back(self._times.park)
                 end = await self._wait(asked, request, place)
-            elif end is WaitEnd.ANSWERED:
+            if place.answered in _NO and end not in (WaitEnd.LEFT, WaitEnd.TAKEN_BACK):
+                # Also where the page said yes a moment before.
                 end = await self._take_no(request)
             if end not in (WaitEnd.LEFT, WaitEnd.TAKEN_BACK):
                 if place.answered is None:
@@ -438,9 +484,9 @@ class ApprovalStage:
 
     async def _park(self, asked: NeededApproval, request: Request, *, again: bool = False) -> Verdict:
         """Keep the client waiting for a while; then tell it of the page."""
-        if not self._lobby.has_room(asked.caller) or self._times.park <= 0:
+        if not self._lobby.has_room(asked.line) or self._times.park <= 0:
             return await (self._ask_for_input(asked, request, again=True) if again else self._told(request))
-        with self._lobby.enter(request.server, asked.caller, asked.rpc_id, self._times.park) as place:
+        with self._lobby.enter(request.server, asked.line, asked.rpc_id, self._times.park) as place:
             end = await self._wait(asked, request, place)
         if again and end is WaitEnd.TIME:
             return await self._ask_for_input(asked, request, again=True)
@@ -487,7 +533,8 @@ class ApprovalStage:
             return Refuse(Reason.APPROVAL_EXPIRED, facts=facts_of(request))
         if request.state != "approved":
             return None
-        if why := changed(request, await self._gated_now(asked), await self._approver(request.server)):
+        gated = await self._gated_now(asked)
+        if why := changed(request, gated, await self._asked(gated)):
             await self._withdraw(asked, request)
             return Refuse(Reason.APPROVAL_EXPIRED, why, facts_of(request))
         return self._granted(asked, request)
@@ -496,20 +543,24 @@ class ApprovalStage:
         """The tool as it is after the wait."""
         call, gating = asked.call, self._gating(asked.gated.server)
         ruling = gating.known(call.tool) or await self._ask_server(call.tool, call.context, call.meta, gating)
-        return _gated(call, gating, ruling)
+        return demanded(_gated(call, gating, ruling), asked.asks)
 
     def _granted(self, asked: NeededApproval, request: Request) -> Pass:
         # With the server id the signature can be verified from the record alone.
         server_id = self._deployment.server_id(request.server)
         facts = {"request": request.id, "user": request.user, "server_id": server_id, **(request.evidence or {})}
+        if request.policy.quorums:
+            facts["approvals"] = max(one.approvals for one in request.policy.quorums)
         return asked.passes(facts, self._approvals.grant_use(request, asked.call.id))
 
     async def _take_no(self, request: Request) -> Request:
-        """The client's person said no without opening the page."""
+        """The client's person said no: that holds, also after a yes on the page that no call has used."""
         try:
-            return await self._approvals.refuse(request.id, by="client", note="declined in the client")
+            return await self._approvals.refuse(
+                request.id, by="client", note="declined in the client", even_approved=True
+            )
         except Spent:
-            # Decided on the page at the same time, or over: that counts.
+            # Refused on the page at the same time, used, or over: that counts.
             return await self._approvals.request(request.id) or request
 
     def _state(self, purpose: str, asked: NeededApproval, request: Request) -> SignedState:
@@ -572,6 +623,11 @@ class ApprovalStage:
             raise Refused(Reason.APPROVAL_UNAVAILABLE, f"nobody can approve this call: {ruling.problem}")
         if ruling.gated is None:
             raise self._approvals.localise(Refused(Reason.TOOL_NOT_APPROVED_REQUIRED))
+        if ruling.gated.policy.quorums:
+            # What rules demand besides is known when the call comes; then it is refused as this is.
+            people = ruling.gated.policy.people
+            url = (await self._page("")).removesuffix("approve/") + "approvals"
+            raise Refused(Reason.APPROVAL_ON_PAGE, f"{people} approve calls of this tool, each on the page {url}")
         user = await self._approver(gating.name)
         try:
             return (await self._approvals.challenge(ruling.gated, arguments, text, user)).result
@@ -590,14 +646,14 @@ class ApprovalStage:
         """
         # As it was decided: what is known of the server may have changed since.
         verdict = decision.answers[-1].verdict if decision.answers else None
-        amend = None
+        amend, raw = None, message.raw
         if isinstance(verdict, Pass) and "approval" in verdict.facts:
             amend = self._amend_call(message, call)
+            raw = _only_what_was_shown(message)
         state = message.params.get("requestState")
         if state is None and META not in call.meta:
             # Nothing in it is for the gateway: so are nearly all.
-            return message, amend
-        raw = message.raw
+            return message if raw is message.raw else msgspec.structs.replace(message, raw=raw), amend
         if not isinstance(verdict, PassAsIs):
             raw = drop_member(raw, ("params", "_meta", META))
         if self._rounds.seals.is_ours(state):
@@ -624,7 +680,7 @@ class ApprovalStage:
         """A list with its marks; it is learnt from as it passes."""
         gating = self._gating(server)
         gating.catalogue.learn(read_tools(reply.result))
-        if not gating.section.tools:
+        if not gating.section.patterns:
             return reply
         return reply.with_result(tools=[marked(tool, gating.operators_policy) for tool in reply.result["tools"]])
 
@@ -653,7 +709,7 @@ class ApprovalStage:
         # Without a session anybody at that address could end another's wait; there, whoever leaves closes the stream.
         if not has_session(context):
             return False
-        return self._lobby.take_back(context.server, caller_of(context), message.params.get("requestId"))
+        return self._lobby.take_back(context.server, line_of(context), message.params.get("requestId"))
 
     async def _hear(self, message: Message, context: Context) -> None:
         """A client's answer to an elicitation of ours; that of another session is not heard."""
@@ -661,7 +717,8 @@ class ApprovalStage:
             state = self._seals.open(message.id, QUESTION)
         except Refused:
             return
-        if state.caller != caller_of(context):
+        # An answer names no session; the one of the transport is the call's.
+        if state.caller.partition("\n")[0] != line_of(context):
             return
         body = decode_leniently(message.raw)
         result = body.get("result") if isinstance(body, dict) else None
@@ -670,12 +727,19 @@ class ApprovalStage:
         place = self._lobby.asked(str(message.id))
         if place is not None:
             place.answer(action)
-        elif action in ("decline", "cancel"):
+        elif action in _NO:
             # The call waits in another process of this deployment, and learns of it from the store.
-            try:
-                await self._approvals.refuse(state.request, by="client", note="declined in the client")
-            except Spent:
-                return
+            with contextlib.suppress(Spent):
+                await self._approvals.refuse(
+                    state.request, by="client", note="declined in the client", even_approved=True
+                )
+
+
+def _only_what_was_shown(message: Message) -> bytes:
+    """An approved call without what nobody saw or signed beside its arguments: of `_meta` only what the protocol reads
+    itself reaches the server, and `task` does not."""
+    raw = drop_member(message.raw, ("params", "task")) if "task" in message.params else message.raw
+    return drop_members(raw, ("params", "_meta"), {name for name in message.meta if name not in PROTOCOL_META})
 
 
 def _gated(call: Call, gating: ServerApprovalPolicy, ruling: ApprovalRequirement) -> Gated:
@@ -700,4 +764,4 @@ def _amend_greeting(gating: ServerApprovalPolicy, reply: bytes) -> bytes:
 def _amend_list(gating: ServerApprovalPolicy, reply: bytes) -> bytes:
     message = decode_leniently(reply)
     gating.catalogue.learn(read_tools(message.get("result") if isinstance(message, dict) else None))
-    return mark_tools(reply, gating.operators_policy) if gating.section.tools else reply
+    return mark_tools(reply, gating.operators_policy) if gating.section.patterns else reply

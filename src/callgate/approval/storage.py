@@ -7,7 +7,7 @@ leave nothing behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from callgate.approval.model import (
@@ -20,6 +20,7 @@ from callgate.approval.model import (
     Request,
     RequestState,
     Role,
+    Signature,
     Ticket,
     Use,
     User,
@@ -40,13 +41,26 @@ class ApprovalRepository(Protocol):
         """By name."""
 
     async def remove_user(self, name: str, witness: Any = None) -> bool:
-        """Remove a person with all they have (passkeys, tickets, codes, sessions, open challenges and requests).
+        """Remove a person with all they have (passkeys, tickets, codes, sessions, open challenges and requests), and
+        the tickets of others that their passkeys signed for, with what was begun with them.
         Refused(LAST_OPERATOR) if others stay, and none of them may change anything.
         """
 
     async def set_role(self, name: str, role: Role, witness: Any = None) -> bool:
-        """False if there is nobody of this name. Who becomes a viewer loses their open challenges and their requests.
+        """False if there is nobody of this name. Who becomes a viewer loses their open challenges and their requests;
+        whoever may do less than before, the tickets that their passkeys signed for, and what was begun with them.
         Refused(LAST_OPERATOR) if nobody would be left who may change anything.
+        """
+
+    async def groups(self) -> Mapping[str, frozenset[str]]:
+        """Who is in which groups, by the person's name; only who is in one."""
+
+    async def join_group(self, group: str, name: str, witness: Any = None) -> bool:
+        """False if they are in it already; Refused(USER_UNKNOWN) if there is nobody of this name."""
+
+    async def leave_group(self, group: str, name: str, at: int, witness: Any = None) -> bool:
+        """False if they are not in it. What they signed as one of it counts no longer: a call that waits needs another
+        signature, and an approval that no call has used becomes a refusal.
         """
 
     async def credential(self, credential_id: str) -> Credential | None: ...
@@ -57,17 +71,29 @@ class ApprovalRepository(Protocol):
     async def rename_credential(self, credential_id: str, name: str, witness: Any = None) -> bool: ...
 
     async def revoke_credential(self, credential_id: str, at: int, witness: Any = None) -> bool:
-        """False if there is none, or it is revoked already. Ends the console sessions it opened."""
+        """False if there is none, or it is revoked already. Ends the console sessions it opened, the tickets it signed
+        for and what was begun with them; its approvals that no call has used become refusals.
+        """
 
-    async def add_ticket(self, ticket: Ticket, witness: Any = None) -> None: ...
+    async def add_ticket(self, ticket: Ticket, witness: Any = None) -> None:
+        """Refused(USER_UNKNOWN) if there is no such person; Refused(UNKNOWN_CREDENTIAL) if the passkey that signed for
+        it is revoked or gone, or is neither the person's own nor an operator's.
+        """
 
     async def ticket(self, ticket_hash: bytes) -> Ticket | None: ...
+
+    async def tickets(self, now: int) -> Sequence[Ticket]:
+        """Those that can be used, the oldest first."""
+
+    async def cancel_ticket(self, ticket_hash: bytes, witness: Any = None) -> bool:
+        """End a ticket and what was begun with it; False if there is none."""
 
     async def begin_registration(
         self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
     ) -> None:
-        """Store a registration. With a ticket hash: use it up, which has to be unused, unexpired and this user's, else
-        Refused(ENROLMENT_NOT_AUTHORISED). Without, or with a set-up ticket: only while the user has no credential,
+        """Store a registration. With a ticket hash: use it up, which has to be unused, unexpired and this user's, and
+        the passkey that signed for it has to hold, else Refused(ENROLMENT_NOT_AUTHORISED).
+        Without, or with a set-up ticket: only while the user has no credential,
         revoked ones included, when it begins and when it is finished.
         Over the bounds: Refused(APPROVAL_LIMIT), and the ticket stays.
         """
@@ -81,12 +107,16 @@ class ApprovalRepository(Protocol):
         self, challenge: bytes, credential: Credential, codes: Sequence[bytes], *, now: int, witness: Any = None
     ) -> None:
         """Use the registration up and store the passkey, and recovery codes (hashes) instead of all earlier ones if any
-        are given. Refused(NO_PENDING_ENROLLMENT) if it is unknown, used or expired at `now`;
+        are given. Refused(NO_PENDING_ENROLLMENT) if it is unknown, used or expired at `now`, or its ticket was
+        cancelled or the passkey that signed for that is revoked;
         Refused(CREDENTIAL_ALREADY_ENROLLED) if the id is stored for anyone, revoked or not (nothing is used up then).
         """
 
     async def use_recovery_code(self, user: str, code: bytes, ticket: Ticket, witness: Any = None) -> None:
         """Use the code up for this ticket; Refused(ENROLMENT_NOT_AUTHORISED) if it is none or used."""
+
+    async def has_recovery_code(self, user: str, code: bytes) -> bool:
+        """Whether the person has this code (its hash), unused."""
 
     async def recovery_codes(self, user: str) -> int:
         """How many are left."""
@@ -104,20 +134,24 @@ class ApprovalRepository(Protocol):
         """Both in one view, for verification; a revoked credential is returned as it is."""
 
     async def use(self, use: Use, witness: Any = None) -> None:
-        """Steps 13 and 14 and the decision's record, one transaction.
+        """Steps 13 and 14 and the decision's record, one transaction. The time of `at` goes on while it waits for its
+        turn: what has run out by then has run out (VA-129).
 
         ChallengeUse: Spent(CHALLENGE_UNKNOWN | CHALLENGE_CONSUMED | CHALLENGE_EXPIRED) by `at`;
         Spent(UNKNOWN_CREDENTIAL) if the credential is revoked or gone; Spent(SIGNATURE_COUNTER_REGRESSION) if the
         stored counter is above zero and not below the reported one. The stored counter never goes down. Sets
         `last_used_at` and `backed_up`.
-        GrantUse: the request has to be approved, unused and unexpired by `at`, else Spent(APPROVAL_EXPIRED).
+        GrantUse: the request has to be approved, unused and unexpired by `at`, else Spent(APPROVAL_EXPIRED); the
+        passkey that approved it has to hold and its person has to be an approver still, and where several approved,
+        enough of them, else Spent(UNKNOWN_CREDENTIAL).
         """
 
     # -- calls that wait for their person --
 
     async def open_request(self, request: Request, bounds: ApprovalBounds, witness: Any = None) -> Request:
         """The open request (waiting or approved, unexpired at `created_at`) of the same user, caller, server, tool and
-        action hash if there is one, else this one, stored. Refused(APPROVAL_LIMIT) over `requests_per_user` waiting.
+        action hash if there is one, else this one, stored. Refused(APPROVAL_LIMIT) where its caller, whatever their
+        sessions, has half of the places already that other callers leave, of twice `requests_per_user`.
         """
 
     async def find_grant(self, caller: str, server: str, tool: str, action_hash: bytes, now: int) -> Request | None:
@@ -133,17 +167,28 @@ class ApprovalRepository(Protocol):
     async def requests(
         self, user: str | None = None, *, states: Sequence[RequestState] = (), limit: int = 100
     ) -> Sequence[Request]:
-        """Newest first."""
+        """Newest first; of one person, those that they are asked about, alone or among others."""
 
     async def approve_request(
         self, request_id: str, use: ChallengeUse, evidence: dict[str, Any], by: str, witness: Any = None
     ) -> Request:
         """Consume the challenge (as `use` does) and let the request's call through, one transaction.
         Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `use.at`.
+
+        Where several people have to approve, this is one signature, and the last that is needed lets the call
+        through: all are counted in the same transaction, those of people who may still sign with passkeys that hold.
+        Spent(APPROVAL_SIGNED) if this person has signed it, Spent(NOT_ASKED) if they are none of those who are asked.
         """
 
-    async def refuse_request(self, request_id: str, by: str, note: str, at: int, witness: Any = None) -> Request:
-        """Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `at`."""
+    async def signatures(self, request_id: str) -> Sequence[Signature]:
+        """Those that count now, the oldest first."""
+
+    async def refuse_request(
+        self, request_id: str, by: str, note: str, at: int, witness: Any = None, *, even_approved: bool = False
+    ) -> Request:
+        """Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `at`. With
+        `even_approved` a yes that no call has used is none any more.
+        """
 
     # -- who is signed in to the console, and what has to stay the same for good --
 

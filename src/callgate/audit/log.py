@@ -28,6 +28,7 @@ from callgate.audit.records import (
     OutcomeRecord,
     Record,
     decision_record,
+    decode,
     encode,
     row,
 )
@@ -205,6 +206,14 @@ class Sequencer:
         self._random = random
         self._tampered = tampered
         self._loud_at = float("-inf")
+        # The head that was last found to continue all before it, and why the one in the store does not.
+        self._known: note.Checkpoint | None = None
+        self._known_note = ""
+        # A head that somebody else has kept, and that this log did not contain.
+        self._witnessed: note.Checkpoint | None = None
+        self.forked: Tampered | None = None
+        # Why nothing can be written, as far as that is known.
+        self.unwritable: str | None = None
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -224,10 +233,80 @@ class Sequencer:
                 self._stop.wait(0.01)
         if archive:
             self._archive_head()
+        elif added and self._known is not None:
+            note.note_checkpoint(self._keyring, self._known_note)
         return added
+
+    def check_continuation(self) -> None:
+        """Hold the head of the tree against the newest one that is known outside the store; `forked` says what came of
+        it. A store that was put back verifies by itself, and is no continuation of what was on record."""
+        with self._store.audit_reading() as tables:
+            head = tables.head()
+        if head is None or (head.note == self._known_note and self.forked is None):
+            return
+        try:
+            # Read before the head: whoever notes a head has stored it, so that what is noted is never ahead of it.
+            known = note.noted_head(self._keyring, note.parse(head.note).origin) or self._known
+            with self._store.audit_reading() as tables:
+                head = tables.head()
+                if head is None:
+                    return
+                if self._witnessed is not None and self._witnessed.at <= self.restore_accepted(tables):
+                    self._witnessed = None
+                for earlier in filter(None, (known, self._witnessed)):
+                    proofs.consistency(tables, earlier)
+            self._remember(head)
+            self.forked = None
+        except Tampered as error:
+            self.forked = Tampered(
+                f"the audit log is no continuation of what was on record: {error}", record=error.record, advice=_ACCEPT
+            )
+
+    def _remember(self, head: TreeHead) -> None:
+        self._known_note, self._known = head.note, note.parse(head.note)
+
+    def accept(self, head: TreeHead) -> None:
+        """From now on this head is what the log has to continue."""
+        note.note_checkpoint(self._keyring, head.note, back=True)
+        self._witnessed = None
+        self._remember(head)
+        self.forked = None
+
+    def learn(self, signed: str) -> None:
+        """Take a checkpoint that the log's own key has signed, and that somebody else has kept, as one that the log has
+        to continue."""
+        note.note_checkpoint(self._keyring, signed)
+        self._witnessed, self._known_note = note.parse(signed), ""
+
+    def restore_accepted(self, tables: Tables) -> int:
+        """When (ms) an operator last accepted a log that is no continuation; 0 if never."""
+        newest = 0
+        for found in tables.admin_rows(RESTORED):
+            stored = AuditRow(*found[1:])
+            # Not by the columns, which anybody who writes to the store can set.
+            if self._sealer.holds(stored.body, stored.seal):
+                record = decode(stored.body)
+                if isinstance(record, AdminRecord) and record.action == RESTORED:
+                    newest = max(newest, record.at)
+        return newest
+
+    def probe(self) -> None:
+        """Find out whether the store can be written."""
+        try:
+            with self._store.audit_writing() as tables:
+                head = tables.head() if tables.take_turn() else None
+                if head is not None:
+                    tables.put_head(head)
+        except StoreError as error:
+            self.unwritable = str(error)
+        else:
+            self.unwritable = None
 
     def run_once(self) -> SequencerStep:
         """Integrate one batch."""
+        self.check_continuation()
+        if self.forked is not None:
+            raise self.forked
         with self._store.audit_reading() as tables:
             head, newest = tables.head(), tables.newest()
             if head is None and tables.has_remains():
@@ -311,6 +390,7 @@ class Sequencer:
             tables.put_head(new)
             if due or rotated:
                 tables.archive(_archived(new))
+        self._remember(new)
         if due or rotated:
             note.note_checkpoint(self._keyring, new.note)
         return True
@@ -359,16 +439,19 @@ class Sequencer:
             jitter = self._random(1)[0] / 255
             if self._stop.wait(TICK_SECONDS * (0.5 + jitter)):
                 return
+            if self.unwritable is not None or self._store.failing is not None:
+                self.probe()
             self._attempt(self.catch_up)
 
     def _attempt(self, work: Callable[[], object]) -> None:
         try:
             work()
         except Tampered as error:
-            self._tampered(error)
+            if error is not self.forked:
+                self._tampered(error)
             if time.monotonic() - self._loud_at >= LOUD_SECONDS:
                 self._loud_at = time.monotonic()
-                log.critical("THE AUDIT LOG HAS BEEN TAMPERED WITH: %s", error)
+                log.critical("THE AUDIT LOG HAS BEEN TAMPERED WITH: %s %s", error, error.advice)
         except (StoreUnavailable, KeyringError) as error:
             log.warning("records wait for the tree: %s", error)
         except (StoreError, AuditError):
@@ -378,11 +461,22 @@ class Sequencer:
             log.exception("records wait for the tree")
 
 
+_OVERDUE: Final = (
+    "`callgate audit witnesses` says what each witness answers. To go on without them, take "
+    "audit.cosigned_within_seconds away."
+)
+_ACCEPT: Final = (
+    "If you restored the store yourself, type `callgate audit accept-restore --why REASON`. If not, find out who did, "
+    "and restore a newer copy with `callgate store restore`."
+)
+
+
 def _archived(head: TreeHead) -> Archived:
     return Archived(head.size, note.parse(head.note).at, head.note)
 
 
 PRUNED: Final = "audit.prune"
+RESTORED: Final = "audit.accept_restore"
 PRUNE_BATCH: Final = 1000
 
 
@@ -441,6 +535,9 @@ class AuditLog:
         self._sequencer = Sequencer(store, keyring, self._sealer, clock=clock, tampered=self.noticed)
         self.dropped = 0
         self.tampered: Tampered | None = None
+        # Why no call may pass, where witnesses have to have seen what is on record.
+        self.overdue: Callable[[], str | None] = lambda: None
+        self._sequencer.check_continuation()
 
     async def decided(self, record: DecisionRecord) -> None:
         """Record a decision; durable when this returns, refused if it cannot be."""
@@ -465,7 +562,7 @@ class AuditLog:
         """Record an outcome with the next batch. The call is over: failure is counted and logged, not raised."""
         try:
             self.store.append_soon(self.row(record))
-        except (StoreUnavailable, TypeError, ValueError) as error:
+        except (Refused, StoreUnavailable, TypeError, ValueError) as error:
             self.dropped += 1
             log.error("the outcome of call %s is not on record: %s", record.call, error)
 
@@ -473,12 +570,23 @@ class AuditLog:
         """Record something that nobody waits for, with the next batch."""
         try:
             self.store.append_soon(self.admin(action, by, detail))
-        except (StoreUnavailable, TypeError, ValueError) as error:
+        except (Refused, StoreUnavailable, TypeError, ValueError) as error:
             self.dropped += 1
             log.error("%s is not on record: %s", action, error)
 
     def row(self, record: Record) -> AuditRow:
-        """The sealed row of a record, for a transaction of its own making (`Store.insert`)."""
+        """The sealed row of a record, for a transaction of its own making (`Store.insert`).
+
+        Refused(AUDIT_UNAVAILABLE) where the log is no continuation of what was on record: nothing goes on from there.
+        """
+        forked = self._sequencer.forked
+        if forked is not None:
+            raise Refused(Reason.AUDIT_UNAVAILABLE, str(forked), advice=forked.advice)
+        if isinstance(record, DecisionRecord) and record.verdict == "allow" and (late := self.overdue()) is not None:
+            raise Refused(Reason.AUDIT_UNAVAILABLE, late, advice=_OVERDUE)
+        return self._row(record)
+
+    def _row(self, record: Record) -> AuditRow:
         body = encode(record)
         return row(record, body, self._sealer.seal(body))
 
@@ -486,12 +594,55 @@ class AuditLog:
         """The row that records what an operator did."""
         return self.row(AdminRecord(at=int(self._clock() * 1000), action=action, by=by, detail=detail))
 
+    @property
+    def forked(self) -> Tampered | None:
+        """Why the log is no continuation of what was on record; None where it is one."""
+        return self._sequencer.forked
+
+    @property
+    def unwritable(self) -> str | None:
+        """Why nothing can be written, as far as that is known."""
+        return self._sequencer.unwritable
+
+    def learn(self, signed: str) -> None:
+        """What a witness has kept of this log; raises `Tampered` where the log's key has not signed it."""
+        note.verify(signed, self.keyring.public_keys())
+        self._sequencer.learn(signed)
+        self._sequencer.check_continuation()
+
+    def restore_accepted(self, tables: Tables) -> int:
+        """When (ms) an operator last accepted a log that is no continuation; 0 if never."""
+        return self._sequencer.restore_accepted(tables)
+
+    def accept_restore(self, by: str, why: str) -> AdminRecord:
+        """Go on from a log that is no continuation, by an operator's word, which is the first record of what follows.
+
+        Raises `AuditError` where there is nothing to accept.
+        """
+        if self.forked is None:
+            raise AuditError("this log continues all that is known of it: there is nothing to accept")
+        with self.store.audit_reading() as tables:
+            head = tables.head()
+        assert head is not None
+        origin = note.parse(head.note).origin
+        given_up = note.noted_checkpoint(self.keyring, origin) or ""
+        detail = {"why": why, "size": head.size, "root": head.root.hex(), "instead_of": given_up}
+        record = AdminRecord(at=int(self._clock() * 1000), action=RESTORED, by=by, detail=detail)
+        with self.store.audit_writing() as tables:
+            if tables.head() != head:
+                raise AuditError("the log has just been changed again", advice="Look what writes to the store.")
+            tables.insert(self._row(record))
+        self._sequencer.accept(head)
+        self.catch_up()
+        return record
+
     def noticed(self, tampering: Tampered) -> None:
         """Keep the first sign of tampering: it stays a fact, even if later records can be added again."""
         self.tampered = self.tampered or tampering
 
     async def start(self) -> None:
         """Begin to integrate records, starting with what a crash has left over."""
+        await asyncio.get_running_loop().run_in_executor(None, self._sequencer.probe)
         self._sequencer.start()
 
     async def close(self) -> None:

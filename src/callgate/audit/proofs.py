@@ -99,16 +99,31 @@ class Inclusion(msgspec.Struct, frozen=True):
     note: str
 
 
-def inclusion(tables: Tables, record: int) -> Inclusion:
-    """The proof for one record."""
+def inclusion(tables: Tables, record: int, signed: str | None = None) -> Inclusion:
+    """The proof for one record, under the head of the tree or under an earlier one that was `signed`."""
     head = _head(tables)
+    size, under = (head.size, head.note) if signed is None else (note.parse(signed).size, signed)
     leaf = leaf_of(tables, record, head.size)
-    if leaf is None:
+    if leaf is None or leaf >= size:
         raise NotInTree(
             f"record {record} is not in the tree yet", advice="Try again in a second; a running gateway adds it."
         )
-    grown = Tiles(head.size, tables.tile)
-    return Inclusion(leaf, merkle.inclusion(leaf, head.size, grown.node), head.note)
+    return Inclusion(leaf, merkle.inclusion(leaf, size, _at_size(tables, size).node), under)
+
+
+def consistency_between(tables: Tables, old: int, new: int) -> list[bytes]:
+    """The proof that the tree of `new` records begins with that of `old` ones, both of them the log's own."""
+    return merkle.consistency(old, new, _at_size(tables, new).node)
+
+
+def _at_size(tables: Tables, size: int) -> Tiles:
+    """The tree as it was at an earlier size: a tile then was the beginning of what it is now."""
+
+    def read(level: int, number: int) -> object:
+        stored = tables.tile(level, number)
+        return stored[: width(size, level, number) * HASH] if isinstance(stored, bytes) else stored
+
+    return Tiles(size, read)
 
 
 def consistency(tables: Tables, old: note.Checkpoint) -> list[bytes]:

@@ -87,6 +87,14 @@ class Tables(Protocol):
     def last_archived(self) -> int:
         """When the newest archived checkpoint was signed; 0 if there is none."""
 
+    def archived_before(self, before: Archived | None, limit: int) -> Sequence[Archived]:
+        """Archived checkpoints before that one, or from the newest on; the newest first."""
+
+    def archived_at(self, size: int, at: int) -> Archived | None: ...
+
+    def put_archived(self, checkpoint: Archived) -> None:
+        """Keep a checkpoint with more signatures, in place of the same one with fewer."""
+
     def take_turn(self) -> bool:
         """Be the only one who changes the tree until the transaction ends; False if someone else is at it."""
 
@@ -183,6 +191,10 @@ class Tables(Protocol):
 
 class Storage(Protocol):
     """A store that holds a log."""
+
+    @property
+    def failing(self) -> str | None:
+        """Why the last batch of writes could not be written; None if it was."""
 
     async def append(self, row: AuditRow) -> None: ...
 

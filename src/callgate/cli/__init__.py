@@ -43,7 +43,8 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
         "tools",
         "The tools that servers list, and who approved which of them.",
         """list:list_tools show diff approve:decide.approve block:decide.block withdraw:decide.withdraw
-        together:decide.together history servers:servers.servers forget:servers.forget verify:servers.verify""",
+        together:decide.together history servers:servers.servers data:arguments.data
+        forget:servers.forget verify:servers.verify""",
     ),
     "labels": ("labels", "What tools do with data, and who said so.", "show report starter"),
     "policy": (
@@ -64,6 +65,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "enroll": ("enroll",),
     "users": ("users", "The people who approve calls.", "list:list_users add role remove"),
+    "groups": ("groups", "Groups of people who approve calls.", "list:list_groups add remove"),
     "credentials": ("users", "The passkeys that approve calls.", "list:list_credentials rename revoke"),
     "approvals": ("approvals", "The calls that wait for a person.", "list:list_approvals show refuse"),
     "watch": ("watch",),
@@ -80,9 +82,10 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     "audit": (
         "audit",
         "What was decided, what happened, and the proof of both.",
-        "list:list_calls show verify export receipt checkpoint prune",
+        "list:list_calls show verify export receipt checkpoint witnesses prune accept-restore:accept_restore",
     ),
-    "store": ("store", "The database with the audit log and the switches.", "check upgrade backup"),
+    "witness": ("witness", "Cosign somebody else's audit log, so that nobody can rewrite it unseen.", "serve key"),
+    "store": ("store", "The database with the audit log and the switches.", "check upgrade backup restore"),
     "keys": ("store", "The keys that sign and seal the audit log.", "list:list_keys rotate export"),
     "completion": ("completion",),
 }

@@ -12,6 +12,7 @@ import typer
 from callgate.approval import Request
 from callgate.approval.display import escape
 from callgate.approval.overview import RequestRow, request_row, requests
+from callgate.approval.service import Signers
 from callgate.cli.common import (
     ConfigOption,
     JsonOption,
@@ -66,16 +67,21 @@ def show(
     with open_services(config, store) as opened:
         found = _find(opened, request)
         row = request_row(found, opened.approvals.now())
+        signers = opened.wait(opened.approvals.signers(found)) if found.policy.quorums else None
     url = found.page or console_url(opened.config)
     link = approval_link(url or "http://localhost:PORT", found.id)
     if as_json:
         shown: dict[str, Any] = msgspec.to_builtins(row)
         details = {"agent": found.agent, "arguments": msgspec.json.decode(found.canonical)}
-        print_json({**shown, **details, "link": None if url is None else link})
+        print_json({**shown, **details, "signers": msgspec.to_builtins(signers), "link": None if url is None else link})
         return
     _show(row, found)
+    if signers is not None:
+        _show_signers(signers, waits=row.state == "waiting")
     if row.state == "waiting":
-        typer.echo(f"\n{row.user} approves it with a passkey, or refuses it, at\n\n  {plain(link, len(link))}\n")
+        who = f"{row.user} approve it, each with a passkey, or one refuses it" if found.policy.quorums else ""
+        who = who or f"{row.user} approves it with a passkey, or refuses it"
+        typer.echo(f"\n{who}, at\n\n  {plain(link, len(link))}\n")
         refuse_it = shlex.join(["callgate", "approvals", "refuse", *options_of(config, store), found.id])
         typer.echo(f"To refuse it here, without a passkey: {refuse_it}")
         if left := _what_is_left(opened.config, config, store, found.page, url):
@@ -131,6 +137,16 @@ def _print(rows: list[RequestRow]) -> None:
             for row in rows
         ),
     )
+
+
+def _show_signers(signers: Signers, *, waits: bool) -> None:
+    typer.echo("")
+    for name, at in signers.signed:
+        typer.echo(f"signed      {name}, {moment(at)}")
+    for one in signers.missing if waits else ():
+        if one.left:
+            could = f"; {', '.join(one.could)} can" if one.could else "; nobody is left who can"
+            typer.echo(f"missing     {one.left} more ({one.people}){could}")
 
 
 def _why(text: str) -> list[str]:

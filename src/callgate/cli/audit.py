@@ -6,6 +6,7 @@ import asyncio
 import base64
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, Final, NamedTuple
@@ -14,10 +15,13 @@ import msgspec
 import typer
 from rich.text import Text
 
-from callgate.approval.evidence import Proven, check_proof, is_proof
+from callgate.app.extracts import demanded_witnesses
+from callgate.app.extracts import witnesses as parties_of
+from callgate.approval.evidence import Proven, check_proofs, proofs_in
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import AuditLog, DecisionRecord, note, proofs, reading
 from callgate.audit import receipt as receipts
+from callgate.audit.cosigning import CosignedHead, Cosigning, Witnesses, WitnessReport, cosigned_head
 from callgate.audit.log import Sequencer
 from callgate.audit.note import VerifierKey
 from callgate.audit.reading import CallEntry, entries, entry
@@ -30,6 +34,10 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
+    WhyOption,
+    YesOption,
+    configuration,
+    confirm,
     console,
     keys_of,
     open_log,
@@ -42,7 +50,7 @@ from callgate.cli.common import (
     spinner,
 )
 from callgate.cli.printing import plain, print_table, show_when
-from callgate.config import load
+from callgate.config import Config, load
 from callgate.errors import AuditError, CallgateError, KeyringError, NotInTree, StoreUnavailable, Tampered
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 
@@ -124,11 +132,22 @@ def verify(
         Path | None,
         typer.Option("--arguments", help="The call's arguments as JSON, for --receipt, where the record lacks them."),
     ] = None,
+    witness: Annotated[
+        list[str] | None,
+        typer.Option("--witness", help="The public key of a witness, or a file with it, for --receipt; repeatable."),
+    ] = None,
+    quorum: Annotated[
+        int | None,
+        typer.Option("--quorum", min=1, help="So many of these witnesses have to have cosigned; by default all."),
+    ] = None,
+    ask: Annotated[
+        bool, typer.Option("--ask", help="Ask the configured witnesses what they have seen; the log must contain it.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Verify every stored byte of the log, or one receipt with the approval in it; names the first bad record."""
     if receipt is not None:
-        verify_receipt(receipt, key, arguments, as_json=as_json)
+        verify_receipt(receipt, key, arguments, given_witnesses(witness or (), quorum), as_json=as_json)
         return
     with open_store(config, store) as (loaded, opened):
         # Not `open_log`, which wants a log that holds: here is said what does not.
@@ -136,6 +155,8 @@ def verify(
         keyring.require(SEAL, CHECKPOINT)
         _catch_up(Sequencer(opened, keyring))
         earlier = _known_checkpoints(opened, keyring, checkpoint)
+        if ask:
+            earlier += asyncio.run(_witnessed(loaded, opened, keyring))
         with progress() as bar:
             task = bar.add_task("verifying")
             report = verify_log(
@@ -144,8 +165,11 @@ def verify(
                 earlier=earlier,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
+        cosigned = _demand_witnesses(loaded, opened)
     if as_json:
-        print_json({"ok": True, **{name: getattr(report, name) for name in report.__struct_fields__}})
+        seen = None if cosigned is None else {"size": cosigned.size, "at": cosigned.at}
+        facts = {name: getattr(report, name) for name in report.__struct_fields__}
+        print_json({"ok": True, **facts, "cosigned": seen})
         return
     typer.echo(
         f"The log holds: {report.records} records verified, {report.removed} removed by retention, "
@@ -153,6 +177,9 @@ def verify(
     )
     if report.size:
         typer.echo(f"Tree of {report.size} records, signed {show_when(report.signed_at)} by {report.key}")
+    if cosigned is not None:
+        many = "1 witness" if loaded.audit.demanded == 1 else f"{loaded.audit.demanded} witnesses"
+        typer.echo(f"Its first {cosigned.size} records were cosigned by {many}, {show_when(cosigned.at)}")
 
 
 def export(
@@ -185,13 +212,17 @@ def receipt(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="A file instead of the terminal.")] = None,
 ) -> None:
     """Make a receipt that proves one call offline: `callgate audit verify --receipt FILE`."""
+    settings = configuration(config, store)
     with open_log(config, store) as (log, opened, keyring):
         for left in range(_ATTEMPTS, 0, -1):
             _catch_up(log)
+            _ask_witnesses(settings, log)
             try:
                 with opened.audit_reading() as tables:
                     found = reading.entry(tables, call)
-                    document = receipts.encode(receipts.make(tables, found.decision.call, keyring.public_keys()))
+                    document = receipts.encode(
+                        receipts.make(tables, found.decision.call, keyring.public_keys(), demanded_witnesses(settings))
+                    )
                 break
             except NotInTree:
                 # The call ended a moment ago: its outcome came after the tree was brought up to date.
@@ -231,6 +262,24 @@ def checkpoint(
         say(f"It contains the {old.size} records of {since}: the consistency proof of {len(path)} hashes holds.")
 
 
+def witnesses(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Ask the configured witnesses to cosign the log now, and show how far each of them has."""
+    settings = configuration(config, store)
+    with open_log(config, store) as (log, _, _):
+        _catch_up(log)
+        report = _ask_witnesses(settings, log)
+    if as_json:
+        print_json({**report._asdict(), "states": [state._asdict() for state in report.states]})
+        return
+    if not report.states:
+        say("No witness is configured. Add a table such as [audit.witnesses.NAME] with url and key.")
+        return
+    cells = ((one.name, str(one.size), show_when(one.at) if one.at else "-", one.problem) for one in report.states)
+    rows = [[Text(plain(cell, 200)) for cell in row] for row in cells]
+    print_table(("witness", "records", "cosigned", "problem"), rows)
+    say(report.sentence(time.time()).capitalize() + ".")
+
+
 def prune(
     config: ConfigOption = None,
     store: StoreOption = None,
@@ -247,6 +296,73 @@ def prune(
         with spinner("removing old records"):
             removed = log.prune_sync(operator(), days)
     typer.echo(f"{removed} records removed.")
+
+
+def accept_restore(
+    why: WhyOption,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Go on from a log that is no continuation of what was on record, because an older copy of the store was put back.
+
+    Gateways on the store refuse every call until then. What the log lacks stays lost; that you accepted it, why, and
+    what was known of the lost part become the first record of what follows.
+    """
+    with open_log(config, store) as (log, _, _):
+        if log.forked is None:
+            _ask_witnesses(configuration(config, store), log)
+        if log.forked is not None:
+            confirm(f"{log.forked}. Go on from here?", yes=yes)
+        log.accept_restore(operator(), why)
+    typer.echo("Accepted, and on record. Gateways go on within a second or two.")
+
+
+# -- witnesses -------------------------------------------------------------------------------------------------
+
+
+def given_witnesses(given: Sequence[str], quorum: int | None) -> Witnesses | None:
+    """Whose cosignatures the command line demands; None where it names nobody."""
+    texts = [line for one in given for line in ([one] if "+" in one else read_text(Path(one)).splitlines())]
+    keys = tuple(VerifierKey.parse(text, note.WITNESS) for text in texts if text.strip())
+    if quorum is not None and quorum > len({key.public for key in keys}):
+        raise AuditError(
+            f"{quorum} witnesses have to have cosigned, and {len(keys)} keys are given",
+            advice="Give the key of each with --witness.",
+        )
+    return Witnesses(keys, quorum or len({key.public for key in keys})) if keys else None
+
+
+def _ask_witnesses(settings: Config, log: AuditLog) -> WitnessReport:
+    cosigning = Cosigning(log)
+    cosigning.configure(parties_of(settings), settings.audit.demanded)
+    if settings.audit.witnesses:
+        with spinner("asking the witnesses"):
+            asyncio.run(cosigning.run_once())
+    return cosigning.report()
+
+
+def _demand_witnesses(settings: Config, opened: Store) -> CosignedHead | None:
+    """The newest head that enough witnesses have cosigned; Tampered where the configuration demands one and there is
+    none. Whoever has the log's keys can sign another log, and cannot have it cosigned."""
+    demanded = demanded_witnesses(settings)
+    if not demanded.quorum:
+        return None
+    with opened.audit_reading() as tables:
+        found = cosigned_head(tables, demanded)
+    if found is None:
+        raise Tampered(
+            f"no head of this log is cosigned by {demanded.quorum} of the configured witnesses",
+            advice="`callgate audit witnesses` asks them, and says what each answers.",
+        )
+    return found
+
+
+async def _witnessed(settings: Config, opened: Store, keyring: Keyring) -> list[str]:
+    """What the configured witnesses have seen of this log; raises where one does not say."""
+    cosigning = Cosigning(AuditLog(opened, keyring))
+    async with cosigning.session() as session:
+        return [await cosigning.seen_by(session, party) for party in parties_of(settings)]
 
 
 # -- parts -----------------------------------------------------------------------------------------------------
@@ -295,10 +411,12 @@ def _create(path: Path) -> BinaryIO:
         raise AuditError(f"{path} cannot be written: {error.strerror}", advice="Name another file.") from None
 
 
-def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_json: bool) -> None:
+def verify_receipt(
+    path: Path, key: str | None, arguments: Path | None, witnesses: Witnesses | None, *, as_json: bool
+) -> None:
     """Verify a receipt without a store; raises what does not hold."""
     given = None if key is None else VerifierKey.parse(read_text(Path(key)).splitlines()[0] if "+" not in key else key)
-    done = receipts.verify(read_bytes(path), given)
+    done = receipts.verify(read_bytes(path), given, witnesses)
     approval = approval_in(done.decision, None if arguments is None else read_bytes(arguments))
     if as_json:
         _print_json(done, approval)
@@ -309,7 +427,7 @@ def verify_receipt(path: Path, key: str | None, arguments: Path | None, *, as_js
 class ReceiptApproval(NamedTuple):
     """What can be said of the approval on record, and what cannot."""
 
-    proven: Proven | None
+    proven: list[Proven]
     verified: list[str]
     not_verified: list[str]
 
@@ -323,17 +441,17 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
     facts = (decision.extra or {}).get("approval")
     if facts is None or decision.verdict != "allow":
         return None
-    if not is_proof(facts):
-        return ReceiptApproval(None, [], ["the approval: the record holds no passkey's signature for it"])
+    if not proofs_in(facts):
+        return ReceiptApproval([], [], ["the approval: the record holds no passkey's signature for it"])
     form = _on_record(decision) if form is None else form
     try:
-        proven = check_proof(facts, decision.tool, form)
+        proven = check_proofs(facts, decision.tool, form)
     except (MalformedResponse, NotVerified) as error:
         raise Tampered(
             f"the approval in the receipt does not hold: {error}",
             advice="Whoever runs this log let a call through, or wrote down, what no passkey signed.",
         ) from None
-    return _account(proven, whole_on_record=form is not None)
+    return _account(proven, facts, whole_on_record=form is not None)
 
 
 def _canonical_arguments(decision: DecisionRecord, text: bytes) -> bytes:
@@ -363,15 +481,20 @@ def _on_record(decision: DecisionRecord) -> bytes | None:
     return canonical(stored.value)
 
 
-def _account(proven: Proven, *, whole_on_record: bool) -> ReceiptApproval:
-    verified = [
-        f"passkey {proven.fingerprint} signed this approval",
-        "its authenticator says that a person was there and was verified",
-        f"it was signed on {proven.origin} for {proven.rp_id}"
-        + (f", inside a page of {proven.framed_in}" if proven.framed_in else ""),
-    ]
-    not_verified = []
-    if proven.whole:
+def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bool) -> ReceiptApproval:
+    verified, not_verified = [], []
+    for one in proven:
+        verified += [
+            f"passkey {one.fingerprint} signed this approval",
+            "its authenticator says that a person was there and was verified",
+            f"it was signed on {one.origin} for {one.rp_id}"
+            + (f", inside a page of {one.framed_in}" if one.framed_in else ""),
+        ]
+    if len(proven) > 1:
+        verified.append(f"{len(proven)} different passkeys signed for the same call")
+    if "signatures" in facts:
+        not_verified.append(f"that these people were {facts.get('user')}: who is in a group is the log's word")
+    if all(one.whole for one in proven):
         verified.append("what was signed is this tool with these arguments on this server")
     elif whole_on_record:
         not_verified.append("tool and arguments: the record does not name the server id that was signed with them")
@@ -379,10 +502,11 @@ def _account(proven: Proven, *, whole_on_record: bool) -> ReceiptApproval:
         not_verified.append(
             "tool and arguments: they are not on record whole; whoever has them gives them with --arguments FILE"
         )
-    not_verified.append(
-        f"whose passkey it is: that it is {proven.user}'s is the log's word; compare the fingerprint with the one in "
+    not_verified += [
+        f"whose passkey it is: that it is {one.user}'s is the log's word; compare the fingerprint with the one in "
         "`callgate credentials list --all --json`"
-    )
+        for one in proven
+    ]
     not_verified.append("that the approval was fresh and used once: the gateway checked that in its store")
     return ReceiptApproval(proven, verified, not_verified)
 
@@ -392,13 +516,22 @@ def _print_json(done: VerifiedReceipt, approval: ReceiptApproval | None) -> None
     shown = None
     if approval is not None:
         proven = msgspec.to_builtins(approval.proven)
-        shown = {"proven": proven, "verified": approval.verified, "not_verified": approval.not_verified}
+        first = proven[0] if proven else None
+        shown = {
+            "proven": first,
+            "signers": proven,
+            "verified": approval.verified,
+            "not_verified": approval.not_verified,
+        }
     print_json(
         {
             "ok": True,
             **msgspec.to_builtins(facts),
             "key": str(done.key),
             "key_given": done.key_given,
+            "summary": done.summary,
+            "cosigned": [{"witness": one.witness.name, "at": one.at} for one in done.cosigned],
+            "cosignatures_not_checked": done.unchecked,
             "approval": shown,
         }
     )
@@ -406,21 +539,29 @@ def _print_json(done: VerifiedReceipt, approval: ReceiptApproval | None) -> None
 
 def _print(done: VerifiedReceipt, approval: ReceiptApproval | None) -> None:
     decision = done.decision
-    why = f" ({decision.reason})" if decision.reason else ""
     typer.echo(f"The receipt holds: call {plain(decision.call)} of {plain(decision.server)} / {plain(decision.tool)}")
-    typer.echo(f"  {show_when(decision.at)}  {decision.verdict}{plain(why)}")
-    if done.outcome is not None:
-        typer.echo(f"  {show_when(done.outcome.at)}  {plain(done.outcome.outcome)}")
-    typer.echo(f"  log {done.checkpoint.origin}, key {done.key.fingerprint}")
+    for line in done.summary[1:]:
+        typer.echo(f"  {plain(line, 500)}")
+    if decision.arguments.mode != "hashed":
+        typer.echo(f"  With: {plain(msgspec.json.encode(decision.arguments.value).decode(), 2000)}")
+    typer.echo(f"  log {done.checkpoint.origin}, key {done.key.fingerprint}, {show_when(done.checkpoint.at)}")
+    for one in done.cosigned:
+        typer.echo(f"  cosigned by {plain(one.witness.name)}, {show_when(one.at * 1000)}")
     if approval is not None:
         _print_approval(approval)
+    if done.outcome is None:
+        typer.echo("  not verified  what became of the call: the receipt has no outcome, or it was left out")
+    for name in done.unchecked:
+        typer.echo(f"  not verified  the cosignature of {plain(name)}: give the key of that witness with --witness")
+    if not done.cosigned:
+        typer.echo("  not verified  that the log was not rewritten by whoever has its key: no witness was demanded")
     if not done.key_given:
         say("Checked with the key in the receipt itself: compare its fingerprint with the log's, or give --key.")
 
 
 def _print_approval(approval: ReceiptApproval) -> None:
-    if approval.proven is not None:
-        typer.echo(f"The approval holds: {plain(approval.proven.user)}, {plain(approval.proven.fingerprint)}")
+    for one in approval.proven:
+        typer.echo(f"The approval holds: {plain(one.user)}, {plain(one.fingerprint)}")
     for text in approval.verified:
         typer.echo(f"  verified      {plain(text, 500)}")
     for text in approval.not_verified:
@@ -445,7 +586,7 @@ def read_text(path: Path) -> str:
 def approval_of(decision: DecisionRecord) -> dict[str, Any] | None:
     """What is on record of the signature that let a call through; None where there is none."""
     facts = (decision.extra or {}).get("approval")
-    return facts if decision.verdict == "allow" and is_proof(facts) else None
+    return facts if decision.verdict == "allow" and proofs_in(facts) else None
 
 
 def shown_verdict(decision: DecisionRecord) -> str:
@@ -467,18 +608,21 @@ def refused_together(decision: DecisionRecord) -> str:
 
 
 def approved_by(decision: DecisionRecord, store: Store) -> str:
-    """One line on who approved a call; empty where nobody had to. What the store still knows is put in."""
+    """A line on each who approved a call; empty where nobody had to. What the store still knows is put in."""
     facts = approval_of(decision)
     if facts is None:
         return ""
-    passkey, at = asyncio.run(_looked_up(facts, store))
-    when = show_when(decision.at if at is None else at)
-    words = (facts.get("user", "?"), passkey or facts.get("credential", "?"), facts.get("origin", "?"))
-    user, key, origin = (plain(str(word)) for word in words)
-    return f"approved by {user} with passkey {key} at {when} on {origin}"
+    lines = []
+    for signed in proofs_in(facts):
+        passkey, at = asyncio.run(_looked_up(signed, store))
+        when = show_when(decision.at if at is None else at)
+        words = (signed.get("user", "?"), passkey or signed.get("credential", "?"), signed.get("origin", "?"))
+        user, key, origin = (plain(str(word)) for word in words)
+        lines.append(f"approved by {user} with passkey {key} at {when} on {origin}")
+    return "\n".join(lines)
 
 
-async def _looked_up(facts: dict[str, Any], store: Store) -> tuple[str, int | None]:
+async def _looked_up(facts: Mapping[str, Any], store: Store) -> tuple[str, int | None]:
     """The passkey's name, and when its person signed: on the page that is before the call was let through."""
     from callgate.store import SqlApprovals
 
@@ -486,4 +630,6 @@ async def _looked_up(facts: dict[str, Any], store: Store) -> tuple[str, int | No
     passkey, request = facts.get("credential"), facts.get("request")
     held = await shelf.credential(passkey) if isinstance(passkey, str) else None
     asked = await shelf.request(request) if isinstance(request, str) else None
-    return "" if held is None else held.name, None if asked is None else asked.decided_at
+    signed = await shelf.signatures(request) if isinstance(request, str) else ()
+    own = next((one.at for one in signed if one.credential == passkey), None)
+    return "" if held is None else held.name, own or (None if asked is None else asked.decided_at)

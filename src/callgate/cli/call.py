@@ -8,6 +8,7 @@ import difflib
 import json
 import logging
 import os
+import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -59,6 +60,18 @@ def call(
     open_page: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the browser, or only print the page's address.")
     ] = True,
+    port: Annotated[
+        int | None,
+        typer.Option(min=1024, max=65535, help="Serve the page on this port of localhost; a server may expect one."),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The origin that the server expects signatures from, such as http://localhost:5173. In the browser it "
+            "is a port of localhost; with a USB key it can be any.",
+        ),
+    ] = None,
     fill_defaults: Annotated[
         bool, typer.Option("--fill-defaults", help="Write the schema's defaults into the arguments, to sign them too.")
     ] = False,
@@ -80,7 +93,7 @@ def call(
     server, tool, pairs = _split(words, started=bool(command))
     arguments = read_arguments(pairs, more)
     target = find_target(server, command, path)
-    signer = _signer(authenticator, open_page, seconds)
+    signer = _signer(authenticator, open_page, seconds, port, origin)
     options = {"fill_defaults": fill_defaults, "strict": strict, "timeout": seconds}
     ask = yes_no or not signer.shows
     outcome = asyncio.run(_call(target, tool, arguments, signer, ask=ask, **options))
@@ -150,20 +163,38 @@ def _no_constant(text: str) -> Any:
     raise ValueError(f"{text} is not JSON")
 
 
-def _signer(kind: str, open_page: bool, seconds: float) -> PasskeyAuthenticator:
+_LOCAL_ORIGIN: Final = re.compile(r"http://localhost:([0-9]{4,5})/?\Z")
+
+
+def _signer(
+    kind: str, open_page: bool, seconds: float, port: int | None = None, origin: str | None = None
+) -> PasskeyAuthenticator:
     from callgate.sdk import BrowserAuthenticator, SecurityKey
 
     if kind == "usb":
-        return SecurityKey(say=say)
+        if port is not None:
+            raise typer.BadParameter("a USB key has no page; name the origin with --origin", param_hint="--port")
+        return SecurityKey(say=say, origin=None if origin is None else origin.rstrip("/"))
+    if origin is not None:
+        local = _LOCAL_ORIGIN.match(origin)
+        if local is None or not 1024 <= int(local[1]) <= 65535:
+            text = (
+                "the browser signs on a page of this machine: name one as http://localhost:PORT, or sign with a USB key"
+            )
+            raise typer.BadParameter(text, param_hint="--origin")
+        if port not in (None, int(local[1])):
+            raise typer.BadParameter("--port and --origin name different ports", param_hint="--port")
+        port = int(local[1])
     if open_page:
-        return BrowserAuthenticator(say=say, timeout=seconds)
-    return BrowserAuthenticator(open_page=None, say=say, timeout=seconds)
+        return BrowserAuthenticator(say=say, timeout=seconds, port=port or 0)
+    return BrowserAuthenticator(open_page=None, say=say, timeout=seconds, port=port or 0)
 
 
 async def _call(
     target: CallTarget, tool: str, arguments: dict[str, Any], signer: PasskeyAuthenticator, *, ask: bool, **options: Any
 ) -> Outcome:
     from callgate.sdk import ApprovalClient
+    from callgate.sdk.authenticators.browser import shown_arguments
 
     # What the SDK has to say about a connection is told below in one sentence.
     for name in ("mcp", "client"):
@@ -171,6 +202,8 @@ async def _call(
 
     async def show(prompt: Prompt) -> None:
         say(f"\n{tool} on {target.name} needs your approval:\n\n{harmless(prompt.display_text)}\n")
+        # The text is the server's; this is what is sent.
+        say(f"Arguments: {shown_arguments(arguments)}\n")
         if ask:
             await _confirm()
 

@@ -107,7 +107,7 @@ def _approval(loaded: Config) -> dict[str, Any] | None:
     if not loaded.approves:
         return None
     servers = [
-        {"name": name, "tools": list(server.approval.tools), "user": server.approval.user or loaded.approval.user}
+        {"name": name, "tools": list(server.approval.patterns), "user": server.approval.user or loaded.approval.user}
         for name, server in loaded.servers.items()
     ]
     return {"console": console_url(loaded), "rp_id": loaded.approval.rp_id, "servers": servers}
@@ -144,7 +144,7 @@ def _notes(loaded: Config, path: Path | None) -> list[str]:
 
 def _met(loaded: Config, path: Path | None) -> dict[str, set[str]]:
     """The tools of each server as they were met last; none where nobody can say."""
-    if not any(server.approval.tools for server in loaded.servers.values()):
+    if not any(server.approval.patterns for server in loaded.servers.values()):
         return {}
     try:
         with open_pins(path, None) as opened:
@@ -161,7 +161,7 @@ def listed_tools(review: Review) -> dict[str, set[str]]:
 def approval_notes(loaded: Config, listed: Mapping[str, set[str]]) -> Iterator[str]:
     """Patterns of tools that need a person, and may not mean the tools that were meant."""
     for name, server in loaded.servers.items():
-        patterns, where = server.approval.tools, f"[servers.{name}.approval]"
+        patterns, where = server.approval.patterns, f"[servers.{name}.approval]"
         for pattern in [one for one in patterns if "[" in one]:
             yield (
                 f"{plain(pattern)} in {where} means the tool of this very name, and each tool that has one of the "

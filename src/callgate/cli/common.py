@@ -42,6 +42,7 @@ StoreOption = Annotated[
     typer.Option("--store", metavar="URL", help="Another store: sqlite:///FILE or postgresql://USER@HOST/DATABASE."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+WhyOption = Annotated[str, typer.Option("--why", metavar="REASON", help="Why; it goes on record.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 BEHIND_DASHES: Final = "callgate.cli.behind_dashes"
 _SHORT: Final = 10

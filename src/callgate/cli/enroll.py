@@ -16,13 +16,24 @@ import msgspec
 import typer
 
 from callgate.approval import Approvals, Credential
-from callgate.approval.overview import kind
+from callgate.approval.overview import kind, tickets
 from callgate.approval.reach import choice, reach
-from callgate.cli.common import ConfigOption, JsonOption, StoreOption, file_to_write, operator, print_json, say
+from callgate.cli.common import (
+    ConfigOption,
+    JsonOption,
+    StoreOption,
+    as_typed,
+    file_to_write,
+    operator,
+    pick,
+    print_json,
+    say,
+    short,
+)
 from callgate.cli.gateway import ask_gateway, ensure_running, place_of
 from callgate.cli.links import console_url, enrolment_link, has_display, how_to_serve, open_page
-from callgate.cli.printing import moment, plain
-from callgate.cli.services import OpenedStore, edit_services
+from callgate.cli.printing import moment, plain, print_table
+from callgate.cli.services import OpenedStore, edit_services, open_services
 from callgate.config import Config, find
 from callgate.errors import CallgateError, ConfigError
 from callgate.local.wrap import is_possible
@@ -54,8 +65,14 @@ class IssuedTicket(msgspec.Struct, frozen=True):
     approves: str = ""
 
 
+def _id(word: str | None) -> str | None:
+    return None if word is None else as_typed(word)
+
+
 def enroll(
-    user: Annotated[str, typer.Argument(metavar="USER", help="Who enrols; they are added if they are new.")],
+    user: Annotated[
+        str | None, typer.Argument(metavar="USER", help="Who enrols; they are added if they are new.")
+    ] = None,
     *,
     display_name: Annotated[
         str, typer.Option("--display-name", metavar="NAME", help="What authenticators show, for somebody new.")
@@ -69,6 +86,15 @@ def enroll(
         typer.Option("--here", help="Show the page from this command until it is done; then no gateway has to run."),
     ] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser; only print the link.")] = False,
+    list_links: Annotated[
+        bool, typer.Option("--list", help="List the links that can be used, of USER or of everybody; make none.")
+    ] = False,
+    cancel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID", help="Cancel a link and what was begun with it; --list shows the ids.", callback=_id
+        ),
+    ] = None,
     config: ConfigOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -78,8 +104,14 @@ def enroll(
     Your gateway shows the page, and is started for it. On a terminal the page opens in your browser, and the command
     waits until the passkey is there; Ctrl-C leaves the link valid.
 
-    Whoever has the link becomes able to approve calls in that person's name: give it to nobody else.
+    Whoever has the link becomes able to approve calls in that person's name: give it to nobody else. --list shows the
+    links that can be used, and --cancel ends one.
     """
+    if list_links or cancel is not None:
+        _manage_links(user, cancel, config, store, as_json=as_json)
+        return
+    if user is None:
+        raise CallgateError("whose passkey is it?", advice="Type `callgate enroll USER`, or `callgate enroll --list`.")
     with edit_services(config, store, create=True) as opened:
         _check_console(opened.config)
         # Where no gateway can be shared, this command shows the page itself.
@@ -102,6 +134,35 @@ def enroll(
         hints = (served, served and _without_gateway(opened.config), _who_is_asked(opened.config, people, config))
     for hint in filter(None, hints):
         say(hint)
+
+
+def _manage_links(
+    user: str | None, cancel: str | None, config: Path | None, store: str | None, *, as_json: bool
+) -> None:
+    """Links that can be used, or one of them cancelled."""
+    with edit_services(config, store) if cancel is not None else open_services(config, store) as opened:
+        approvals = opened.approvals
+        rows = opened.wait(tickets(approvals.shelf, approvals.now(), user))
+        if cancel is not None:
+            wanted = pick((row.id for row in rows), cancel, "link", "`callgate enroll --list` shows them.")
+            found = opened.wait(approvals.open_ticket(wanted))
+            if found is None or not opened.wait(approvals.cancel_ticket(found, by=operator())):
+                raise CallgateError("this link has just been used or has run out", advice="Look at the passkeys.")
+            typer.echo(f"The link of {found.user} is cancelled.")
+            return
+    if as_json:
+        print_json(msgspec.to_builtins(rows))
+    elif not rows:
+        say("No link can be used.")
+    else:
+        ids = short(row.id for row in rows)
+        print_table(
+            ("id", "user", "for", "made by", "made", "until"),
+            (
+                (ids[one.id], one.user, one.purpose, one.by, moment(one.created_at), moment(one.expires_at))
+                for one in rows
+            ),
+        )
 
 
 def _check_console(config: Config) -> None:

@@ -180,7 +180,11 @@ def first_name(config: Config) -> str:
 def approvers_in_config(config: Config) -> set[str | None]:
     """Who is asked by any of the servers; None stands for the only person there is."""
     servers = config.servers.values()
-    return {server.approval.user or config.approval.user for server in servers} or {config.approval.user}
+    # Where several people approve, or one of a group, nobody has to be named.
+    named = [one.approval for one in servers if one.approval.approvals == 1 and not one.approval.of]
+    if servers and not named:
+        return set()
+    return {one.user or config.approval.user for one in named} or {config.approval.user}
 
 
 async def _has_people(approvals: Approvals, name: str) -> bool:

@@ -15,7 +15,10 @@ from callgate.cli.common import (
     ConfigOption,
     JsonOption,
     StoreOption,
+    WhyOption,
+    YesOption,
     configuration,
+    confirm,
     connect,
     keys_of,
     open_log,
@@ -29,6 +32,7 @@ from callgate.errors import KeyringError, StoreError
 from callgate.keyring import CHECKPOINT, SEAL
 
 if TYPE_CHECKING:
+    from callgate.config import Config
     from callgate.store import Store
 
 
@@ -74,7 +78,7 @@ def backup(
     config: ConfigOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Copy the store while gateways go on. To restore, use the copy as the store."""
+    """Copy the store while gateways go on. `callgate store restore` puts it back."""
     loaded = configuration(config, store)
     opened = connect(loaded)
     try:
@@ -82,6 +86,59 @@ def backup(
     finally:
         opened.close_sync()
     typer.echo(f"Copied to {target}. The keys are not in it; they are in {loaded.store.keys_path}.")
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="A copy that `callgate store backup` made.")],
+    why: WhyOption,
+    config: ConfigOption = None,
+    store: StoreOption = None,
+    yes: YesOption = False,
+) -> None:
+    """Put a copy back in the place of the store, and accept in the log what is lost by it.
+
+    Gateways may run: they refuse calls until it is done. What is in the store now is gone; copy it before, with
+    `callgate store backup`.
+    """
+    from callgate.store.sqlite import SqliteBackend
+
+    loaded = configuration(config, store)
+    _check_copy(source, loaded)
+    opened = connect(loaded)
+    try:
+        backend = opened.backend
+        if not isinstance(backend, SqliteBackend):
+            raise StoreError(
+                "a PostgreSQL store is restored with PostgreSQL's own tool",
+                advice="Run `pg_restore`, then `callgate audit accept-restore --why REASON`.",
+            )
+        confirm(f"Put {source} in the place of the store? What is in the store now is gone.", yes=yes)
+        with spinner("putting the copy back"):
+            backend.put_back(source)
+    finally:
+        opened.close_sync()
+    with open_log(config, store) as (log, _, _):
+        lost = log.forked is not None
+        if lost:
+            log.accept_restore(operator(), why)
+    told = "What is lost by it is accepted in the log." if lost else "Nothing is lost by it in the log."
+    typer.echo(f"{source} is the store now. {told}")
+
+
+def _check_copy(source: Path, loaded: Config) -> None:
+    """A copy of another store, or of another schema, must not take the place of this one."""
+    from callgate.store import Store
+
+    if not source.is_file():
+        raise StoreError(f"there is no file {source}", advice="Name a copy that `callgate store backup` made.")
+    copy = Store.open(f"sqlite:///{source}", create=False)
+    try:
+        with copy.audit_reading() as tables:
+            head = tables.head()
+    finally:
+        copy.close_sync()
+    if head is not None:
+        note.verify(head.note, keys_of(loaded).public_keys())
 
 
 def _copy(opened: Store, target: Path) -> None:

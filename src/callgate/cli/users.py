@@ -46,12 +46,13 @@ def list_users(config: ConfigOption = None, store: StoreOption = None, as_json: 
         say("Nobody is here to approve anything yet: `callgate enroll USER` adds somebody.")
     else:
         print_table(
-            ("user", "name", "role", "passkeys", "recovery codes", "waiting", "created", "last approved"),
+            ("user", "name", "role", "groups", "passkeys", "recovery codes", "waiting", "created", "last approved"),
             (
                 (
                     row.name,
                     row.display_name,
                     row.role,
+                    ", ".join(row.groups) or "-",
                     str(row.passkeys),
                     str(row.recovery_codes),
                     str(row.waiting),

@@ -21,6 +21,7 @@ from callgate.config.rules import Address, parse_address
 from callgate.config.secret import Secret
 from callgate.config.server import ServerSection
 from callgate.config.trust import ArgumentLabels, ServerTrust, ToolLabels, Trust, TrustDefaults
+from callgate.config.witnesses import WitnessSection
 
 __all__ = [
     "FILE_NAME",
@@ -54,6 +55,7 @@ __all__ = [
     "ToolLabels",
     "Trust",
     "TrustDefaults",
+    "WitnessSection",
     "find",
     "load",
     "parse",

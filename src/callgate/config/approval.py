@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Annotated, Final, Literal
 from urllib.parse import urlsplit
 
-from msgspec import Meta
+from msgspec import Meta, field
 
 from callgate.config import rules
 from callgate.config.rules import Clash, KeyRule, Section, http_url
+from callgate.protocol import COMMON_SERVER_IDS
 
+_MOST_GROUPS: Final = 10
 ANY_LOCAL_PORT: Final = "http://localhost:*"
 LOCAL: Final = "localhost"
 
@@ -156,7 +158,8 @@ class ApprovalSection(Section, frozen=True):
     session_seconds: Annotated[float, Meta(ge=60, le=604800)] = 28800.0
     """How long a person stays signed in to the console."""
     pending_per_user: Annotated[int, Meta(ge=1, le=100000)] = 20
-    """Most challenges, and most waiting calls, open at once for one person."""
+    """Most challenges open at once for one person, and most calls of one caller that wait for that person at once.
+    Calls of all callers together have twice as many places; one caller has at most half of those that others leave."""
     pending: Annotated[int, Meta(ge=1, le=1000000)] = 10000
     """Most challenges open at once in all."""
     argument_bytes: Annotated[int, Meta(ge=256, le=2**24), KeyRule(read=rules.read_size)] = 262144
@@ -166,7 +169,7 @@ class ApprovalSection(Section, frozen=True):
     attestation_roots: Annotated[tuple[Path, ...], KeyRule(check=rules.word, expand=True, place=rules.place_path)] = ()
     """PEM files with the certificates of authenticator makers that are trusted."""
     aaguids: Annotated[tuple[str, ...], KeyRule(check=rules.aaguid)] = ()
-    """The only models of authenticators to enrol, by AAGUID. By default any."""
+    """The only models of authenticators to enrol, by AAGUID; needs `attestation = "direct"`. By default any."""
     strict_defaults: bool = False
     """Refuse tools that need approval and whose input schema has defaults: what a default fills in is not what was
     signed. By default they are warned about."""
@@ -184,9 +187,34 @@ class ApprovalSection(Section, frozen=True):
                 'direct attestation needs attestation_roots = ["maker.pem"], or nobody could be believed',
                 ("attestation", "attestation_roots"),
             )
-        if self.server_id is not None and self.server_id in ("mcp-default", "default", "callgate", "server"):
+        if self.aaguids and self.attestation != "direct":
+            text = 'without proof a passkey can claim any model; write attestation = "direct" and attestation_roots'
+            yield Clash("aaguids", text, ("aaguids", "attestation"))
+        if self.server_id is not None and self.server_id.strip().lower() in COMMON_SERVER_IDS:
             text = "this name is not unique; take it away to have one made, or give this deployment's own URL"
             yield Clash("server_id", text, ("server_id",))
+
+
+Approvals = Annotated[int, Meta(ge=1, le=20)]
+Groups = Annotated[tuple[str, ...], KeyRule(check=rules.group_name)]
+
+
+class ToolDemand(Section, frozen=True):
+    """Who has to approve calls of a tool."""
+
+    approvals: Approvals = 1
+    """How many people have to sign, each with their own passkey. One refusal ends it."""
+    of: Groups = ()
+    """Of which groups they have to be (`callgate groups`). By default anybody who may approve, or for one approval the
+    person in `user`."""
+
+    def clashes(self) -> Iterator[Clash]:
+        yield from _too_many_groups(self.of)
+
+
+def _too_many_groups(groups: tuple[str, ...]) -> Iterator[Clash]:
+    if len(groups) > _MOST_GROUPS:
+        yield Clash("of", f"at most {_MOST_GROUPS} groups; put these people into one", ("of",))
 
 
 class ServerApproval(Section, frozen=True):
@@ -203,7 +231,24 @@ class ServerApproval(Section, frozen=True):
     """Refuse passkeys whose signature counter never moves, so that a copy would be noticed."""
     user: Annotated[str | None, KeyRule(check=rules.user_name)] = None
     """Instead of `approval.user`, for this server."""
+    approvals: Approvals = 1
+    """How many people have to sign each call of this server that needs approval, also where only the policy asks. With
+    more than one, or with `of`, these people are asked instead of the one in `user`."""
+    of: Groups = ()
+    """Of which groups they have to be (`callgate groups`). By default anybody who may approve, or for one approval the
+    person in `user`."""
+    demands: Annotated[dict[str, ToolDemand], KeyRule(name=rules.word)] = field(default_factory=dict)
+    """Who has to approve some tools, one table `[servers.NAME.approval.demands.TOOL]` each; in a name `*` stands for
+    any letters. These tools need approval as if `tools` named them, and every table that fits has to be met."""
     verifier: Literal["auto", "gateway", "server"] = "auto"
     """Who verifies approvals of tools that the server marks: the `gateway`, or the `server` itself, which then sees the
     evidence. `auto`: the server if it declares the capability. Tools listed in `tools` are always verified by the
     gateway."""
+
+    @property
+    def patterns(self) -> tuple[str, ...]:
+        """Every name or pattern of tools that need approval by the operator's wish."""
+        return (*self.tools, *(name for name in self.demands if name not in self.tools))
+
+    def clashes(self) -> Iterator[Clash]:
+        yield from _too_many_groups(self.of)

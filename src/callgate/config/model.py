@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple
 
 import platformdirs
 from msgspec import Meta, field
@@ -18,6 +18,7 @@ from callgate.config.rules import Address, Clash, IdleSeconds, KeyRule, Processe
 from callgate.config.secret import Secret, mask_url
 from callgate.config.server import ServerSection
 from callgate.config.trust import Trust, undefined_labels
+from callgate.config.witnesses import WitnessSection
 
 
 def _default_store() -> Secret:
@@ -85,6 +86,9 @@ class StoreSection(Section, frozen=True):
         return platformdirs.user_state_path("callgate", appauthor=False) / "keys"
 
 
+_WITNESSES: Final = 32
+
+
 class AuditSection(Section, frozen=True):
     """What the audit log keeps, and for how long."""
 
@@ -96,6 +100,32 @@ class AuditSection(Section, frozen=True):
     retention_days: Annotated[int, Meta(ge=0, le=36500)] = 180
     """Contents of older records are dropped; their hashes stay, so the log can still be verified. 0 keeps
     everything."""
+    witnesses: Annotated[dict[str, WitnessSection], KeyRule(name=rules.witness_name)] = field(default_factory=dict)
+    """Who cosigns the heads of the log, one table `[audit.witnesses.NAME]` each."""
+    quorum: Annotated[int, Meta(ge=1, le=32)] | None = None
+    """How many witnesses have to cosign a head for it to count. By default all of them."""
+    witness_seconds: Annotated[float, Meta(ge=1, le=86400)] = 30.0
+    """How often the witnesses are asked, while there are new records."""
+    cosigned_within_seconds: Annotated[float, Meta(ge=10, le=2592000)] | None = None
+    """Refuse calls while a record has waited longer than this for the witnesses. By default a witness that does not
+    answer stops no call."""
+
+    @property
+    def demanded(self) -> int:
+        """How many witnesses have to cosign."""
+        return len(self.witnesses) if self.quorum is None else self.quorum
+
+    def clashes(self) -> Iterator[Clash]:
+        if self.demanded > len(self.witnesses):
+            text = f"{self.demanded} witnesses have to cosign, and {len(self.witnesses)} are configured"
+            yield Clash("quorum", text, ("quorum", "witnesses"))
+        if len({witness.key for witness in self.witnesses.values()}) < len(self.witnesses):
+            yield Clash("witnesses", "two witnesses have the same key; each counts once", ("witnesses",))
+        if len(self.witnesses) > _WITNESSES:
+            yield Clash("witnesses", f"at most {_WITNESSES} witnesses are asked", ("witnesses",))
+        if self.cosigned_within_seconds is not None and not self.witnesses:
+            text = "nobody cosigns the log; add a table such as [audit.witnesses.NAME]"
+            yield Clash("cosigned_within_seconds", text, ("cosigned_within_seconds", "witnesses"))
 
 
 class PolicySection(Section, frozen=True):
@@ -184,7 +214,7 @@ class Config(Section, frozen=True):
         """Whether calls may need a person: switched on, the trust policy may ask, or some server's tools need one."""
         if self.approval.enabled is not None:
             return self.approval.enabled
-        return self.trust.mode == "enforce" or any(server.approval.tools for server in self.servers.values())
+        return self.trust.mode == "enforce" or any(server.approval.patterns for server in self.servers.values())
 
     @property
     def has_console(self) -> bool:
@@ -196,7 +226,7 @@ class Config(Section, frozen=True):
         yield from server_clashes(self.agents, self.servers)
         if self.approval.enabled is False:
             for name, server in self.servers.items():
-                if server.approval.tools:
+                if server.approval.patterns:
                     text = (
                         "these tools need a person's approval, and approval.enabled is false; take one of the two away"
                     )

@@ -33,9 +33,18 @@ class Pinning(Section, frozen=True):
     growth_percent: Annotated[float, Meta(ge=0, le=100000)] = 10.0
     """A server's list that has grown by more than this since it was met last is reported, even if all of it was
     approved."""
-    beside: Literal["flag", "block"] = "flag"
-    """What a change of annotations, title, output schema or `_meta` does, which the approval does not cover: `flag`
-    reports it, `block` takes the tool away as a change of its description does."""
+    beside: Literal["flag", "review", "block"] = "review"
+    """What a change of a member does that is not part of the approval's hash. `review`: one of annotations, title,
+    output schema or a member that MCP does not name takes the tool away until somebody has reviewed it, one of `_meta`
+    or icons is reported. `flag` reports every such change, `block` takes the tool away for every one."""
+    instructions: bool = True
+    """Hold back a server's `instructions`, which clients give to the model when they connect, until somebody has
+    approved them; they are on the review beside the tools. Off, they pass as they come."""
+    server_info: bool = True
+    """The same for what a server says of itself beside its name and version: title, description, address."""
+    prompts: bool = True
+    """The same for a server's prompts: one that nobody has approved, or that changed since, is neither listed nor
+    read."""
     strict_schemas: bool = False
     """Tools whose input schema takes nearly anything cannot be approved; by default, flagged."""
     servers: Annotated[int, Meta(ge=1, le=1000)] = 20

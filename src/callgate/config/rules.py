@@ -192,6 +192,9 @@ aaguid: Final = matching(
 server_name: Final = matching(
     _NAME, "a server's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
 )
+witness_name: Final = matching(
+    _NAME, "a witness's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
+)
 group_name: Final = matching(
     _NAME, "a group's name has 1 to 64 of a-z, 0-9, _ and -, and begins with a letter or digit"
 )

@@ -67,6 +67,8 @@ class Waits(NamedTuple):
     sets: int = 0
     held: int = 0
     calls: int = 0
+    # What of `tools` is none: prompts, and what servers say of themselves.
+    texts: int = 0
 
     @property
     def total(self) -> int:
@@ -75,7 +77,8 @@ class Waits(NamedTuple):
 
     @classmethod
     def of(cls, review: Review) -> Waits:
-        return cls(len(review.pending), sum(not one.reviewed for one in review.sets))
+        texts = sum(view.kind != "tool" for view in review.pending)
+        return cls(len(review.pending), sum(not one.reviewed for one in review.sets), texts=texts)
 
 
 NOTHING: Final = Waits()

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, NamedTuple
 from callgate.approval.display import escape
 from callgate.console.rendering import EscapedText
 from callgate.inspection import ToolFinding
-from callgate.inspection.text import quoted
+from callgate.inspection.text import quoted, script
 
 # So many blanks or empty lines push what follows out of sight; they are counted instead.
 _BLANKS: Final = 40
@@ -95,6 +95,41 @@ class TextMarks:
 def plain(text: str) -> Runs:
     """A text in which nothing was looked for."""
     return TextMarks().runs("", text)
+
+
+# Begun only where a word begins: otherwise a long word would be read again from each of its letters.
+_HOST: Final = re.compile(r"(?<![\w.-])\w[\w-]{0,62}(?:\.[\w-]{1,63})+")
+_HOSTS: Final = 8
+
+
+def mixed_hosts(text: str) -> list[str]:
+    """Host names in a text whose letters are of several alphabets, each with what is odd in it: `раypal.com` only looks
+    like the name that one knows. Names in their ASCII form (`xn--…`) are read as what they stand for."""
+    found: dict[str, None] = {}
+    for match in _HOST.finditer(text):
+        name = ".".join(map(_readable, match[0].split(".")))
+        if name.isascii() or name in found:
+            continue
+        scripts = {script(char) or "other" for char in name if char.isalpha()}
+        if len(scripts) > 1:
+            found[name] = None
+            if len(found) == _HOSTS:
+                break
+    return [f"“{escape(name)}” ({_odd_letters(name)})" for name in found]
+
+
+def _readable(label: str) -> str:
+    if not label.lower().startswith("xn--"):
+        return label
+    try:
+        return label[4:].encode("ascii").decode("punycode")
+    except UnicodeError:
+        return label
+
+
+def _odd_letters(name: str) -> str:
+    odd = dict.fromkeys(char for char in name if char.isalpha() and not char.isascii())
+    return ", ".join(f"{char}: {unicodedata.name(char, 'unnamed').lower()}" for char in list(odd)[:4])
 
 
 def changed_runs(text: str, *, spelt: bool) -> Runs:

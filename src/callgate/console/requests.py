@@ -131,8 +131,9 @@ def signed(
         body = refit(act.body, kind)
         await ready(request, session, body)
         meant = _signed_bytes(str(request.scope["path"]), body)
-        await context.approvals.finish_act(session.user, name, meant, act.evidence)
-        return await do(request, session, body)
+        credential = await context.approvals.finish_act(session.user, name, meant, act.evidence)
+        # Whatever opened the session: it is this passkey that answers for what is done now.
+        return await do(request, msgspec.structs.replace(session, credential=credential), body)
 
     path = path or f"/{name}"
     return [Route(f"{path}/options", options, methods=["POST"]), Route(path, carry_out, methods=["POST"])]

@@ -194,11 +194,11 @@ def _cut(folded: FoldedText, cuts: Iterable[tuple[int, int, str]]) -> FoldedText
     return FoldedText("".join(pieces), tuple(places if origins is None else [origins[place] for place in places]))
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, most: int = _SNIPPET) -> str:
     """A piece of hostile text for a sentence: what does not print is spelt out, and it is cut."""
-    cut = text[:_SNIPPET]
+    cut = text[:most]
     spelt = "".join(char if char.isprintable() else f"\\u{{{ord(char):x}}}" for char in cut)
-    return f"“{spelt}{'…' if len(text) > _SNIPPET else ''}”"
+    return f"“{spelt}{'…' if len(text) > most else ''}”"
 
 
 def tokens(text: str) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Final, Literal, TypeAlias
 
@@ -20,6 +21,8 @@ TEXT_CHARS: Final = 65_536
 TOOL_CHARS: Final = 524_288
 TEXTS: Final = 8_192
 DEPTH: Final = 64
+# A sentence of so many characters is quoted whole.
+_QUOTED: Final = 240
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z0-9_$-]{1,60}\Z")
 _CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _JOINTS: Final = re.compile(r"[_\-./:\s]{1,8}")
@@ -58,10 +61,16 @@ class Text:
 
     def quote(self, span: tuple[int, int]) -> str:
         """The original characters, made safe to print and not too long."""
-        return quoted(self.raw[span[0] : span[1]])
+        return quoted(self.raw[span[0] : span[1]], _QUOTED)
 
     def span(self, match: Match) -> tuple[int, int]:
         return self.words.span(match)
+
+    def around(self, match: Match) -> tuple[int, int]:
+        """The characters of the sentence that holds a match, or of the match where the sentence is long."""
+        first, last = self.words.sentence_of(match[0])[0], self.words.sentence_of(match[1])[1]
+        whole = self.span((first, last))
+        return whole if whole[1] - whole[0] <= _QUOTED else self.span(match)
 
     def original(self, match: Match) -> str:
         """The original characters of a match."""
@@ -88,6 +97,12 @@ class ToolTexts:
         return tuple(
             text for text in self.texts if _wordy(text.raw) or (text.kind == "key" and _CAMEL.search(text.raw))
         )
+
+    def narrowed(self, places: Container[str]) -> ToolTexts:
+        """The same tool, of whose prose only names and some places are read."""
+        other = copy.copy(self)
+        other.prose = tuple(text for text in self.prose if text.kind == "key" or text.where in places)
+        return other
 
     def _texts(self) -> Iterator[Text]:
         room = TOOL_CHARS

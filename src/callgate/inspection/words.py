@@ -369,13 +369,20 @@ class WordIndex:
         at = bisect_left(places, match[0])
         return at < len(places) and places[at] <= match[1]
 
-    def sentences(self) -> Iterator[Match]:
+    @functools.cached_property
+    def sentences(self) -> tuple[Match, ...]:
         """The first and last word of each sentence."""
-        first = 0
-        for at in range(1, len(self.words) + 1):
-            if at == len(self.words) or self.along[at] - self.along[at - 1] > _STOP:
-                yield first, at - 1
-                first = at
+        along = self.along
+        starts = [0, *(at for at in range(1, len(along)) if along[at] - along[at - 1] > _STOP)]
+        return tuple(zip(starts, [start - 1 for start in starts[1:]] + [len(along) - 1], strict=True)) if along else ()
+
+    def pieces(self, most: int) -> list[Match]:
+        """The sentences; lists and tables without full stops are a long one, and parted."""
+        return [(at, min(at + most - 1, last)) for first, last in self.sentences for at in range(first, last + 1, most)]
+
+    def sentence_of(self, place: int) -> Match:
+        """The sentence that holds a word."""
+        return self.sentences[bisect_right(self.sentences, (place, len(self.words))) - 1]
 
     def span(self, match: Match) -> tuple[int, int]:
         """The original characters of a match."""
@@ -393,6 +400,7 @@ def mark_patterns(words: WordIndex) -> None:
         words.mark("KEY_FILE", found.start())
         if not found[0].isalpha() and " " not in found[0]:
             words.mark("KEY_PATH", found.start())
-    for concept, name in (("SETTINGS_FILE", "settings"), ("SECRET", "variables")):
-        for found in patterns[name].finditer(text):
-            words.mark(concept, found.start())
+    for found in patterns["settings"].finditer(text):
+        words.mark("SETTINGS_FILE", found.start())
+    for found in patterns["variables"].finditer(text) if "_" in text else ():
+        words.mark("SECRET", found.start())

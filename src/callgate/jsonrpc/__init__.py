@@ -20,6 +20,7 @@ from callgate.jsonrpc.reading import (
 )
 from callgate.jsonrpc.splicing import (
     drop_member,
+    drop_members,
     elements,
     member_span,
     member_spans,
@@ -40,6 +41,7 @@ __all__ = [
     "RequestId",
     "ToolCall",
     "drop_member",
+    "drop_members",
     "elements",
     "error_of",
     "error_reply",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -102,18 +103,27 @@ def put_member(raw: bytes, name: str, value: bytes) -> bytes:
 
 def drop_member(raw: bytes, path: tuple[str, ...]) -> bytes:
     """The same bytes without the member at `path`; unchanged where there is none."""
-    parent = member_span(raw, path[:-1])
-    if parent is None or raw[parent[0] : parent[1]].lstrip(b" \t\r\n")[:1] != b"{":
+    return drop_members(raw, path[:-1], {path[-1]})
+
+
+def drop_members(raw: bytes, path: tuple[str, ...], names: Collection[str]) -> bytes:
+    """The same bytes without these members of the object at `path`: all of them in one go, however many they are."""
+    parent = member_span(raw, path)
+    if not names or parent is None or raw[parent[0] : parent[1]].lstrip(b" \t\r\n")[:1] != b"{":
         return raw
     text = raw[parent[0] : parent[1]].decode()
     pairs = _pairs(text)
-    for number, (key, start, end) in enumerate(pairs):
-        if key == path[-1]:
-            # The comma before it goes with it, or the one behind it if it is the first.
-            begin = pairs[number - 1][2] if number else start
-            stop = pairs[1][1] if number == 0 and len(pairs) > 1 else end
-            return raw[: parent[0]] + (text[:begin] + text[stop:]).encode() + raw[parent[1] :]
-    return raw
+    kept: list[str] = []
+    after = pairs[0][1] if pairs else 0
+    for key, start, end in pairs:
+        if key not in names:
+            # With what stands before it: a comma, and blanks as they are.
+            kept.append(text[after if kept else start : end])
+        after = end
+    if all(key not in names for key, _, _ in pairs):
+        return raw
+    whole = text[: pairs[0][1]] + "".join(kept) + text[after:]
+    return raw[: parent[0]] + whole.encode() + raw[parent[1] :]
 
 
 def with_id(body: bytes, rpc_id: RequestId) -> bytes:

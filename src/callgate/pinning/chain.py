@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from callgate.errors import Reason, Refused
-from callgate.pinning.model import SCHEME, Pin, run_of
+from callgate.pinning.model import SCHEME, MarkedArgument, Pin, run_of
 from callgate.pinning.storage import ChainHead, Link, Sealed
 
 _START: Final = bytes(32)
@@ -38,6 +38,27 @@ class DecisionChain:
         self._history: dict[tuple[str, str], list[Pin]] = {}
         self._lineages: dict[tuple[str, str, str, str], Pin] = {}
         self._sets: list[Pin] = []
+        self._arguments: list[Pin] = []
+        # By lineage, then by the parts of a command: what may stand in which place.
+        self._varying: dict[str, dict[tuple[str, ...], dict[int, Pin]]] = {}
+        self._known: set[str] = set()
+
+    @property
+    def marks(self) -> int:
+        """How often an argument was marked as data, or bound again."""
+        return len(self._arguments)
+
+    def arguments(self) -> Sequence[Pin]:
+        """Every decision on an argument, the oldest first."""
+        return () if self.broken else self._arguments
+
+    def varying(self, lineage: str) -> Mapping[tuple[str, ...], Mapping[int, Pin]]:
+        """The commands of a lineage with arguments that are marked as data, by the places of those."""
+        return {} if self.broken else self._varying.get(lineage, {})
+
+    def is_known(self, server_id: str) -> bool:
+        """Whether anything was ever decided on a tool of exactly this identity."""
+        return server_id in self._known
 
     def pin(self, server_id: str, tool: str) -> Pin | None:
         """The decision in force; None where there is none, and where nothing can be believed."""
@@ -93,15 +114,30 @@ class DecisionChain:
         return True
 
     def _keep(self, pin: Pin) -> None:
+        if pin.argument is not None:
+            self._keep_argument(pin, pin.argument)
+            return
         if not pin.tool:
             self._sets.append(pin)
             return
+        self._known.add(pin.server_id)
         key = (pin.server_id, pin.tool)
         self._newest[key] = pin
         self._history.setdefault(key, []).append(pin)
         if pin.action == "approve":
             self._lineages[(pin.lineage, "", "", pin.tool)] = pin
             self._lineages[(pin.lineage, pin.server, run_of(pin.server_id), pin.tool)] = pin
+
+    def _keep_argument(self, pin: Pin, argument: MarkedArgument) -> None:
+        self._arguments.append(pin)
+        commands = self._varying.setdefault(pin.lineage, {})
+        places = commands.setdefault(argument.parts, {})
+        if pin.action == "vary":
+            places[argument.place] = pin
+        else:
+            places.pop(argument.place, None)
+        if not places:
+            del commands[argument.parts]
 
     def _break(self, why: str, at: int | None) -> bool:
         self.broken, self.broken_at = why, at

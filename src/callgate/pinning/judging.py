@@ -16,7 +16,17 @@ from callgate.errors import Reason, Refused
 from callgate.pinning.chain import DecisionChain
 from callgate.pinning.document import beside, digest, entry_digest, loosely
 from callgate.pinning.listing import MEMBERS, ToolListing
-from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerIdentity, State, run_of
+from callgate.pinning.model import (
+    LOGGED,
+    ItemKind,
+    ListedTool,
+    Pin,
+    PinningSettings,
+    ServerIdentity,
+    State,
+    kind_of,
+    run_of,
+)
 
 _VERSION_DIGITS: Final = 16
 
@@ -37,28 +47,40 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 UNKNOWN: Final = Standing(State.GONE, Reason.TOOL_UNKNOWN)
+_NO_PROMPT: Final = Standing(State.GONE, Reason.TOOL_UNKNOWN, "the server lists no prompt of that name")
+# What an item is called in a sentence.
+_NOUNS: Final[Mapping[ItemKind, str]] = {"tool": "tool", "prompt": "prompt", "server": "text"}
 
 
 def judge(tool: ListedTool, identity: ServerIdentity, book: DecisionChain, settings: PinningSettings) -> Standing:
-    """The standing of one listed tool."""
+    """The standing of one listed tool, or of another item."""
+    noun = _NOUNS[kind_of(tool.name)]
     if book.broken:
         return Standing(State.UNFIT, Reason.PIN_TAMPERED)
     if tool.problem or not tool.approval_hash:
-        return Standing(State.UNFIT, Reason.TOOL_UNFIT, f"nobody can approve this tool: {tool.problem or 'no hash'}")
+        return Standing(State.UNFIT, Reason.TOOL_UNFIT, f"nobody can approve this {noun}: {tool.problem or 'no hash'}")
     pin = book.pin(identity.server_id, tool.name)
     if pin is not None and pin.action == "block":
         note = f": {pin.note}" if pin.note else ""
-        return Standing(State.BLOCKED, Reason.TOOL_BLOCKED, f"{pin.approved_by} has blocked this tool{note}")
+        return Standing(State.BLOCKED, Reason.TOOL_BLOCKED, f"{pin.approved_by} has blocked this {noun}{note}")
     if pin is None or pin.action != "approve":
         return _new(tool, identity, book)
     if not hmac.compare_digest(pin.approval_hash.encode(), tool.approval_hash.encode()):
-        return Standing(State.CHANGED, Reason.TOOL_CHANGED, approval_hash=pin.approval_hash)
+        detail = "" if noun == "tool" else f"the {noun} is not the one that was approved"
+        return Standing(State.CHANGED, Reason.TOOL_CHANGED, detail, pin.approval_hash)
     if dict(pin.beside) != dict(tool.beside):
         changed = changed_members(pin.beside, tool.beside)
-        if settings.beside == "block" or _poisoned(tool, pin, changed):
-            text = f"the tool's {named_members(changed)} changed since it was approved"
+        if needs_review(changed, settings) or _poisoned(tool, pin, changed):
+            text = f"the {noun}'s {named_members(changed)} changed since it was approved"
             return Standing(State.CHANGED, Reason.TOOL_CHANGED, text, pin.approval_hash)
     return _current(pin, identity, book, settings)
+
+
+def needs_review(changed: Sequence[str], settings: PinningSettings) -> bool:
+    """Whether a change of these members, which are not part of the hash, asks for a new approval."""
+    if settings.beside == "review":
+        return not LOGGED.issuperset(changed)
+    return settings.beside == "block" and bool(changed)
 
 
 def named_members(members: Sequence[str]) -> str:
@@ -124,8 +146,11 @@ def _inspected(members: Mapping[str, Any]) -> Iterator[tuple[str, str] | None]:
 def _new(tool: ListedTool, identity: ServerIdentity, book: DecisionChain) -> Standing:
     former = book.latest_of(identity.lineage, tool.name)
     if former is None or former.server_id == identity.server_id:
-        return Standing(State.NEW, Reason.TOOL_NOT_APPROVED)
-    text = "the server is another one, or another version, than the one this tool was approved for"
+        kind = kind_of(tool.name)
+        detail = "" if kind == "tool" else f"nobody has approved this {_NOUNS[kind]} yet"
+        return Standing(State.NEW, Reason.TOOL_NOT_APPROVED, detail)
+    noun = _NOUNS[kind_of(tool.name)]
+    text = f"the server is another one, or another version, than the one this {noun} was approved for"
     return Standing(State.NEW, Reason.TOOL_NOT_APPROVED, text)
 
 
@@ -175,7 +200,7 @@ class Toolset:
         """How a tool stands; one that is on no list is unknown."""
         if self.listing.problem:
             return Standing(State.UNFIT, Reason.TOOLSET_TOO_LARGE, self.listing.problem)
-        found = self.standings.get(name, UNKNOWN)
+        found = self.standings.get(name) or (_NO_PROMPT if kind_of(name) == "prompt" else UNKNOWN)
         held = self._held.get(name)
         if held is not None and found.open:
             return Standing(found.state, Reason.SET_NOT_REVIEWED, held, found.approval_hash)

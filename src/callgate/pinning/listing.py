@@ -1,4 +1,4 @@
-"""Reading a list of tools so that no two readers can see two different lists.
+"""Reading a list of tools, or of prompts, so that no two readers can see two different lists.
 
 An entry goes on to the model as the bytes it came as, so those bytes must mean one thing to every reader: no key twice,
 none that differs from a known one only in its case, no text or number without a canonical form. What does not hold is
@@ -17,21 +17,44 @@ from typing import Any, Final
 import msgspec
 
 from callgate.caching import BoundedCache
+from callgate.canonical import canonical
 from callgate.errors import MessageError, Reason, UpstreamError
 from callgate.jsonrpc import elements, member_spans
 from callgate.pinning.document import approval_hash, beside, digest
-from callgate.pinning.model import PENDING_TOOL, ListedTool, PinningSettings, ServerIdentity, ServerSeen, ToolSeen
+from callgate.pinning.model import (
+    INSTRUCTIONS,
+    PENDING_TOOL,
+    PROMPT,
+    SERVER_INFO,
+    ItemKind,
+    ListedTool,
+    PinningSettings,
+    ServerIdentity,
+    ServerSeen,
+    ToolSeen,
+    kind_of,
+)
 from callgate.pipeline.replies import ToolListReply
+from callgate.protocol import CHANGED, PROMPTS_CHANGED
 
 NAME_BYTES: Final = 512
 _DEPTH: Final = 100
-_TWICE: Final = "the server lists two tools of this name"
+_TWICE: Final = "the server lists two {kind}s of this name"
 # How the specification spells the members; a careless reader could take another spelling for one of them.
 MEMBERS: Final = frozenset(
     {"name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta", "icons", "execution"}
 )
 _REPLY: Final = frozenset({"jsonrpc", "id", "result", "error"})
 _RESULT: Final = frozenset({"tools", "nextCursor", "_meta"})
+_PROMPTS: Final = frozenset({"prompts", "nextCursor", "_meta"})
+_PROMPT_MEMBERS: Final = frozenset({"name", "title", "description", "arguments", "_meta", "icons"})
+_ARGUMENT: Final = frozenset({"name", "title", "description", "required"})
+GREETING: Final = frozenset(
+    {"instructions", "serverInfo", "capabilities", "protocolVersion", "supportedVersions", "_meta"}
+)
+_INFO: Final = frozenset({"name", "title", "version", "description", "websiteUrl", "icons"})
+# What of `serverInfo` is no text for a model: the first two are part of the server's identity.
+INFO_KEPT: Final = frozenset({"name", "version", "icons"})
 # Drawn as nothing or as a blank, although they count as letters, marks or symbols: Unicode's default-ignorable code
 # points that `isprintable` lets pass, and the Braille cell without a dot.
 _UNSEEN: Final = re.compile(
@@ -40,6 +63,22 @@ _UNSEEN: Final = re.compile(
 _HALF: Final = re.compile("[\ud800-\udfff]")
 _decode: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
+
+
+class ListMethod(msgspec.Struct, frozen=True):
+    """A list that servers are asked for: the method, where the entries stand in its result, and what says that they
+    changed."""
+
+    method: str
+    member: str
+    kind: ItemKind
+    changed: str
+    # The members of a result that a reader could take another spelling for.
+    spelling: frozenset[str]
+
+
+TOOLS: Final = ListMethod("tools/list", "tools", "tool", CHANGED, _RESULT)
+PROMPTS: Final = ListMethod("prompts/list", "prompts", "prompt", PROMPTS_CHANGED, _PROMPTS)
 
 
 class ListPage(msgspec.Struct, frozen=True):
@@ -53,7 +92,7 @@ class ListPage(msgspec.Struct, frozen=True):
     meta: Mapping[str, Any] = {}
 
 
-def read_page(reply: bytes, most: int | None = None) -> ListPage | None:
+def read_page(reply: bytes, most: int | None = None, of: ListMethod = TOOLS) -> ListPage | None:
     """The page in a reply; None where the reply holds no list at all.
 
     UpstreamError where it holds one that two readers could read differently. An array of more than `most` bytes is not
@@ -66,28 +105,28 @@ def read_page(reply: bytes, most: int | None = None) -> ListPage | None:
         at = outer.get("result", (0, 0))[0]
         result = reply[at : outer["result"][1]] if "result" in outer else b""
         inner = member_spans(result) or {}
-        if "result" in outer and "tools" not in {_folded(name) for name in inner}:
+        if "result" in outer and of.member not in {_folded(name) for name in inner}:
             return None
-        _check_spelling(outer, inner)
-        start, end = inner["tools"]
+        _check_spelling(outer, inner, of)
+        start, end = inner[of.member]
         array = result[start:end]
         entries = elements(array) if most is None or len(array) <= most else [] if array[:1] == b"[" else None
         if entries is None:
-            raise _garbled("its tools are no array")
-        cursor, meta = (_value(result, inner, name) for name in ("nextCursor", "_meta"))
+            raise _garbled(f"its {of.member} are no array", of)
+        cursor, meta = (_value(result, inner, name, of) for name in ("nextCursor", "_meta"))
         if cursor is not None and not isinstance(cursor, str):
-            raise _garbled("its cursor is no text")
+            raise _garbled("its cursor is no text", of)
         span = (at + start, at + end)
         return ListPage(tuple(entries), span, array, cursor or None, meta if isinstance(meta, dict) else {})
     except MessageError as error:
         # Not the error's own sentence: it may quote the server, and ours reach the model.
-        raise _garbled(error.reason.meaning) from None
+        raise _garbled(error.reason.meaning, of) from None
 
 
 def page_of(reply: ToolListReply, most: int) -> ListPage:
     """The same of a reply that was read before."""
     result = reply.result
-    _check_spelling(reply.value, result)
+    _check_spelling(reply.value, result, TOOLS)
     entries = tuple([_encode(tool) for tool in result["tools"]])
     array = b"[" + b",".join(entries) + b"]"
     cursor, meta = result.get("nextCursor"), result.get("_meta")
@@ -114,10 +153,10 @@ def check_readable(text: bytes) -> None:
             raise _garbled("it is not written in plain UTF-8")
 
 
-def _check_spelling(outer: Iterable[str], inner: Iterable[str]) -> None:
-    for names, spelling in ((outer, _REPLY), (inner, _RESULT)):
+def _check_spelling(outer: Iterable[str], inner: Iterable[str], of: ListMethod) -> None:
+    for names, spelling in ((outer, _REPLY), (inner, of.spelling)):
         if (other := _misspelt(names, spelling)) is not None:
-            raise _garbled(f"it holds another spelling of {other!r}")
+            raise _garbled(f"it holds another spelling of {other!r}", of)
 
 
 def _misspelt(names: Iterable[str], spelling: frozenset[str]) -> str | None:
@@ -126,46 +165,78 @@ def _misspelt(names: Iterable[str], spelling: frozenset[str]) -> str | None:
     return next((folded[other] for name in names if name not in spelling and (other := _folded(name)) in folded), None)
 
 
-def _garbled(why: str) -> UpstreamError:
-    text = f"the server's list of tools can be read in more than one way, so none of it was passed on: {why}"
+def _garbled(why: str, of: ListMethod = TOOLS) -> UpstreamError:
+    text = f"the server's list of {of.member} can be read in more than one way, so none of it was passed on: {why}"
     return UpstreamError(Reason.UPSTREAM_GARBAGE, text)
 
 
-def _value(result: bytes, spans: Mapping[str, tuple[int, int]], name: str) -> Any:
+def _value(result: bytes, spans: Mapping[str, tuple[int, int]], name: str, of: ListMethod) -> Any:
     span = spans.get(name)
     if span is None:
         return None
     try:
         return _pairwise(result[span[0] : span[1]])
     except _Unfit:
-        raise _garbled(f"its {name} is no JSON, or has a key twice") from None
+        raise _garbled(f"its {name} is no JSON, or has a key twice", of) from None
 
 
 class EntryReader:
-    """Reads entries under one identity; an entry that was read before, byte for byte, is not read again."""
+    """Reads entries under one identity; an entry that was read before, byte for byte, is not read again.
+
+    Those of a list of prompts are written as tools would be, under a name of their own.
+    """
 
     def __init__(
-        self, server_id: str, settings: PinningSettings, known: Mapping[bytes, ListedTool] | None = None
+        self,
+        server_id: str,
+        settings: PinningSettings,
+        known: Mapping[bytes, ListedTool] | None = None,
+        kind: ItemKind = "tool",
     ) -> None:
         self._server_id = server_id
         self._settings = settings
         self._known = known or {}
+        self._kind = kind
 
     def read(self, raw: bytes) -> ListedTool:
         known = self._known.get(raw)
-        return self._read(raw) if known is None else known
+        if known is not None:
+            return known
+        return self._prompt(raw) if self._kind == "prompt" else self._read(raw)
+
+    def stored(self, name: str, raw: bytes) -> ListedTool:
+        """A tool, or another item, from the bytes that were kept of it."""
+        return self._read(raw, kind_of(name))
+
+    def written(self, entry: Mapping[str, Any]) -> ListedTool:
+        """An item that is no entry of a list."""
+        try:
+            raw = canonical(entry)
+        except MessageError as error:
+            return ListedTool(str(entry["name"]), b"", {}, problem=error.reason.meaning)
+        return self._read(raw, kind_of(str(entry["name"])))
+
+    def _prompt(self, source: bytes) -> ListedTool:
+        if len(source) > self._settings.tool_bytes:
+            return msgspec.structs.replace(self._read(source), name=_prompt_name(source), source=source)
+        try:
+            entry = as_tool(_strictly(source))
+        except _Unfit as error:
+            return ListedTool(_prompt_name(source), source, {}, problem=str(error), source=source)
+        made = self.written(entry)
+        return msgspec.structs.replace(made, name=_prompt_name(source) if made.problem else made.name, source=source)
 
     def read_all(self, entries: Iterable[bytes]) -> list[ListedTool]:
         return [self.read(entry) for entry in entries]
 
-    def _read(self, raw: bytes) -> ListedTool:
+    def _read(self, raw: bytes, kind: ItemKind = "tool") -> ListedTool:
         if len(raw) > self._settings.tool_bytes:
             # Not hashed, not kept: only its name, so that a reviewer can be told.
             most = self._settings.tool_bytes
             return ListedTool(_name_in(raw), b"", {}, problem=f"its definition has {len(raw)} bytes; {most} are taken")
         try:
             entry = _strictly(raw)
-            _check(entry)
+            _check(entry, kind)
             if costly := _costly(raw, self._settings.tool_tokens):
                 return ListedTool(entry["name"], raw, entry, problem=f"its definition costs {costly}")
             made = approval_hash(self._server_id, entry["name"], entry.get("description"), entry.get("inputSchema"))
@@ -212,13 +283,74 @@ def _pairwise(raw: bytes) -> Any:
         raise _Unfit("its definition is no JSON") from None
 
 
-def _check(entry: dict[str, Any]) -> None:
+def as_tool(prompt: dict[str, Any]) -> dict[str, Any]:
+    """A prompt as it is reviewed: its arguments as fields of a tool, so that texts are where they are looked for."""
+    name, given = prompt.get("name"), prompt.get("arguments")
+    if not isinstance(name, str) or not name:
+        raise _Unfit("it has no name")
+    if "inputSchema" in prompt or (other := _misspelt(prompt, _PROMPT_MEMBERS)) is not None:
+        word = "arguments" if "inputSchema" in prompt else other
+        raise _Unfit(f"it holds another spelling of {word!r}, which some readers take for it")
+    fields: dict[str, Any] = {}
+    required = []
+    for one in given if isinstance(given, list) else [] if given is None else [None]:
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str) or one["name"] in fields:
+            raise _Unfit("its arguments are no list of arguments, each with a name of its own")
+        if (other := _misspelt(one, _ARGUMENT)) is not None:
+            raise _Unfit(f"an argument holds another spelling of {other!r}, which some readers take for it")
+        dropped = {"name"} if one.get("required") not in (True, False) else {"name", "required"}
+        fields[one["name"]] = {"type": "string", **{key: value for key, value in one.items() if key not in dropped}}
+        if one.get("required") is True:
+            required.append(one["name"])
+    entry = {key: value for key, value in prompt.items() if key != "arguments"}
+    schema = {"type": "object", "properties": fields, "required": required}
+    return {**entry, "name": PROMPT + name, **({"inputSchema": schema} if fields else {})}
+
+
+def greeting_items(
+    result: Mapping[str, Any], infos: Iterable[Mapping[str, Any]], server_id: str, settings: PinningSettings
+) -> list[ListedTool]:
+    """What a server says of itself when a client connects, for the model to read: its instructions, and what its
+    `serverInfo` has beside a name and a version. `infos` are all places that have the latter."""
+    reader = EntryReader(server_id, settings)
+    found = []
+    text = result.get("instructions")
+    if settings.instructions and text not in (None, ""):
+        found.append(reader.written({"name": INSTRUCTIONS, "description": text}))
+    about: dict[str, Any] = {}
+    for name, value in ((name, info[name]) for info in infos for name in spoken(info)):
+        # Which of two texts was approved, nobody could tell: then it is no text at all, and unfit.
+        about[name] = value if about.get(name, value) == value else [about[name], value]
+    if settings.server_info and about:
+        found.append(reader.written({**about, "name": SERVER_INFO}))
+    return found
+
+
+def spoken(info: Mapping[str, Any]) -> list[str]:
+    """The members of a `serverInfo` that have words in them, beside the name and version."""
+    return [name for name, value in info.items() if name not in INFO_KEPT and not isinstance(value, int | float | None)]
+
+
+def check_greeting(result: Iterable[str], info: Iterable[str]) -> None:
+    """UpstreamError where a reader could take another member for one that is held back."""
+    for names, spelling in ((result, GREETING), (info, _INFO)):
+        if (other := _misspelt(names, spelling)) is not None:
+            text = f"the server's greeting can be read in more than one way: it holds another spelling of {other!r}"
+            raise UpstreamError(Reason.UPSTREAM_GARBAGE, text)
+
+
+def _prompt_name(source: bytes) -> str:
+    name = _name_in(source)
+    return PROMPT + name if name else ""
+
+
+def _check(entry: dict[str, Any], kind: ItemKind = "tool") -> None:
     name, description, schema = entry.get("name"), entry.get("description"), entry.get("inputSchema")
     if not isinstance(name, str) or not name:
         raise _Unfit("it has no name")
     if len(name.encode("utf-8", "surrogatepass")) > NAME_BYTES or not _is_seen(name):
         raise _Unfit("its name is too long or holds characters that cannot be seen")
-    if _bare(name) in _OWN:
+    if _bare(name) in _OWN or kind_of(name) != kind:
         raise _Unfit("its name is the gateway's own")
     if _HALF.search("".join(entry)):
         raise _Unfit("the name of a member holds half a character")
@@ -226,7 +358,7 @@ def _check(entry: dict[str, Any]) -> None:
         raise _Unfit("its description is no text")
     if schema is not None and not isinstance(schema, dict):
         raise _Unfit("its input schema is no object")
-    if (other := _misspelt(entry, MEMBERS)) is not None:
+    if kind == "tool" and (other := _misspelt(entry, MEMBERS)) is not None:
         raise _Unfit(f"it holds another spelling of {other!r}, which some readers take for it")
     _check_depth(entry)
 
@@ -271,7 +403,8 @@ def _folded(text: str) -> str:
     return text.partition("\0")[0].strip().casefold().replace("_", "").replace("-", "")
 
 
-_FOLDED: Final = {names: {_folded(name): name for name in names} for names in (MEMBERS, _REPLY, _RESULT)}
+_SPELT: Final = (MEMBERS, _REPLY, _RESULT, _PROMPTS, _PROMPT_MEMBERS, _ARGUMENT, GREETING, _INFO)
+_FOLDED: Final = {names: {_folded(name): name for name in names} for names in _SPELT}
 
 
 class ToolListing:
@@ -299,19 +432,20 @@ class ToolListing:
     def _add(self, tool: ListedTool) -> None:
         self.size += len(tool.raw)
         if tool.raw:
-            self.known[tool.raw] = tool
+            self.known[tool.wire] = tool
         if not tool.name:
             self.nameless += 1
             return
         other = self.tools.get(tool.name)
-        if other is not None and (other.raw != tool.raw or other.problem == _TWICE):
-            tool = msgspec.structs.replace(tool, problem=_TWICE, approval_hash="")
+        twice = _TWICE.format(kind=kind_of(tool.name))
+        if other is not None and (other.raw != tool.raw or other.problem == twice):
+            tool = msgspec.structs.replace(tool, problem=twice, approval_hash="")
         self.tools[tool.name] = tool
 
     @property
     def doubled(self) -> set[str]:
         """Names that stand in it with two texts."""
-        return {tool.name for tool in self.tools.values() if tool.problem == _TWICE}
+        return {tool.name for tool in self.tools.values() if tool.problem == _TWICE.format(kind=kind_of(tool.name))}
 
 
 def doubled(listed: Iterable[ListedTool]) -> set[str]:
@@ -331,8 +465,9 @@ class ListSize:
     `problem` says why the list is larger than may be; empty where it is not.
     """
 
-    def __init__(self, settings: PinningSettings) -> None:
+    def __init__(self, settings: PinningSettings, what: str = "tools") -> None:
         self.problem = ""
+        self._what = what
         self.tools = 0
         self.size = 0
         self._settings = settings
@@ -345,9 +480,10 @@ class ListSize:
         self.tools += tools
         self.size += size
         if not self.problem and self.tools > settings.list_tools:
-            self.problem = f"the server lists {self.tools} tools; {settings.list_tools} are taken"
+            self.problem = f"the server lists {self.tools} {self._what}; {settings.list_tools} are taken"
         if not self.problem and self.size > settings.list_bytes:
-            self.problem = f"the server's tools have {self.size} bytes together; {settings.list_bytes} are taken"
+            most = settings.list_bytes
+            self.problem = f"the server's {self._what} have {self.size} bytes together; {most} are taken"
         return not self.problem
 
     def count(self, tools: Iterable[ListedTool]) -> None:
@@ -359,7 +495,7 @@ class ListSize:
         self._tokens += sum(map(count_tokens, self._uncounted))
         self._uncounted = []
         if self._tokens > most:
-            self.problem = f"the server's tools together cost about {self._tokens} tokens; {most} are taken"
+            self.problem = f"the server's {self._what} together cost about {self._tokens} tokens; {most} are taken"
 
 
 def bound(tools: Sequence[ListedTool], settings: PinningSettings) -> str:

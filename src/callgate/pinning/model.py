@@ -13,11 +13,39 @@ SCHEME: Final = 1
 # The tool that the gateway itself offers while something waits for review.
 PENDING_TOOL: Final = "callgate_pending"
 # In the `_meta` of a list of tools, and of a call that wants to be held to it.
+# What a model reads of a server beside its tools has a name of this form, and is approved under it as a tool is.
+INSTRUCTIONS: Final = "server:instructions"
+SERVER_INFO: Final = "server:info"
+PROMPT: Final = "prompt:"
 # The rule of a finding that comes from a decision: a block of the tool under another identity.
 BLOCKED_BEFORE: Final = "decision.blocked"
 TOOLSET_META: Final = "dev.callgate/toolset"
 
 Action: TypeAlias = Literal["approve", "block", "withdraw"]
+# Of an argument of a server's command: it is only data and may vary, or it may not any more.
+ArgumentAction: TypeAlias = Literal["vary", "bind"]
+
+
+# Members of an entry that no model reads and no client acts on: a change of them is logged, and no more.
+LOGGED: Final = frozenset({"_meta", "icons"})
+# What is reviewed: a tool, a prompt, or what a server says of itself when a client connects.
+ItemKind: TypeAlias = Literal["tool", "prompt", "server"]
+
+
+def kind_of(name: str) -> ItemKind:
+    """What a name on the review stands for. No tool has a name of ours: one that is listed with it is unfit."""
+    if name.startswith(PROMPT):
+        return "prompt"
+    return "server" if name.startswith("server:") else "tool"
+
+
+def spoken_name(name: str) -> str:
+    """An item in a sentence of ours."""
+    if name == INSTRUCTIONS:
+        return "the server's instructions"
+    if name == SERVER_INFO:
+        return "the server's own description"
+    return f"the prompt {name.removeprefix(PROMPT)}" if name.startswith(PROMPT) else name
 
 
 PartKind: TypeAlias = Literal["launcher", "option", "argument", "variable", "project"]
@@ -29,12 +57,17 @@ class BoundPart(msgspec.Struct, frozen=True):
     """One thing that decides what a server's command runs, beside the package or file that it names.
 
     `shown` is for people, without secrets; `digest` is of all of it. What is `data` may vary: it is not bound.
+    `varies` says what may stand there where a person marks it as data ("folder", "--root=folder"); it is empty where
+    nobody can, and `fixed` says why. Of one that is `marked` so, `digest` is of what stood there when that was done.
     """
 
     kind: PartKind
     shown: str
     digest: str
     data: bool = False
+    varies: str = ""
+    fixed: str = ""
+    marked: bool = False
 
 
 def run_of(server_id: str) -> str:
@@ -62,7 +95,8 @@ class ListedTool(msgspec.Struct, frozen=True):
     """One entry of a list of tools: its own bytes, what they say, and its hashes under a server's identity.
 
     `beside` has a digest for each member that is not part of the approval: annotations, title, outputSchema, _meta.
-    `problem` says why nobody can approve it; then there is no hash.
+    `problem` says why nobody can approve it; then there is no hash. `source` are the bytes that a prompt came as: its
+    `raw` is written as a tool's would be.
     """
 
     name: str
@@ -71,6 +105,12 @@ class ListedTool(msgspec.Struct, frozen=True):
     approval_hash: str = ""
     beside: Mapping[str, str] = {}
     problem: str = ""
+    source: bytes = b""
+
+    @property
+    def wire(self) -> bytes:
+        """The entry as the server sent it."""
+        return self.source or self.raw
 
     @property
     def description(self) -> str:
@@ -82,6 +122,16 @@ class ListedTool(msgspec.Struct, frozen=True):
         return self.entry.get("inputSchema")
 
 
+class MarkedArgument(msgspec.Struct, frozen=True):
+    """One argument of a command, by its place among the bound parts: all of them by their digests, so that a mark holds
+    for this command alone, and what may stand in that place."""
+
+    parts: tuple[str, ...]
+    place: int
+    varies: str
+    shown: str
+
+
 class Pin(msgspec.Struct, frozen=True, kw_only=True):
     """What somebody decided of a tool, and of which text: the newest for a server_id and tool is in force.
 
@@ -91,7 +141,7 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
 
     seq: int = 0
     scheme: int = SCHEME
-    action: Action
+    action: Action | ArgumentAction
     server_id: str
     lineage: str
     server: str
@@ -107,6 +157,8 @@ class Pin(msgspec.Struct, frozen=True, kw_only=True):
     together: tuple[str, ...] = ()
     # What the tool does, as whoever approved it agreed; empty where nobody was asked. Other rooms read it.
     label: str = ""
+    # What is decided on where it is no tool.
+    argument: MarkedArgument | None = None
 
 
 class State(StrEnum):
@@ -158,7 +210,8 @@ class ServerSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ToolSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """One text of one tool, as it was met; `changes` counts how often the newest text was another than before."""
+    """One text of one tool, as it was met; `changes` counts how often the newest text was another than before,
+    or what stands beside it and is reviewed."""
 
     server_id: str
     tool: str
@@ -207,7 +260,10 @@ class PinningSettings(msgspec.Struct, frozen=True, kw_only=True):
     list_bytes: int = 4 * 1024 * 1024
     list_tokens: int = 524_288
     growth_percent: float = 10.0
-    beside: Literal["flag", "block"] = "flag"
+    beside: Literal["flag", "review", "block"] = "review"
+    instructions: bool = True
+    server_info: bool = True
+    prompts: bool = True
     strict_schemas: bool = False
     servers: int = 20
     set_review: Literal["shadowing", "always", "never"] = "shadowing"

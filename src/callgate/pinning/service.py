@@ -14,8 +14,17 @@ from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
 from callgate.pinning.chain import DecisionChain, Keys
 from callgate.pinning.document import entry_digest
-from callgate.pinning.model import Action, ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen
-from callgate.pinning.review import Reviewer, ReviewSession, current, statuses
+from callgate.pinning.model import (
+    Action,
+    ArgumentAction,
+    ListedTool,
+    MarkedArgument,
+    Pin,
+    PinningSettings,
+    ServerSeen,
+    ToolSeen,
+)
+from callgate.pinning.review import Reviewer, ReviewSession, argument_views, current, statuses
 from callgate.pinning.review.sets import PresentServer
 from callgate.pinning.review.views import NO_LABELS, Labelling, Review, ServerStatus, ServerView, ToolView
 from callgate.pinning.storage import ChainHead, ExpectedTool, Link, PinRepository, Sealed
@@ -27,6 +36,10 @@ ACTIONS: Final[dict[str, str]] = {
     "approve": "pinning.approved",
     "block": "pinning.blocked",
     "withdraw": "pinning.withdrawn",
+}
+_ARGUMENT_ACTIONS: Final[dict[ArgumentAction, str]] = {
+    "vary": "pinning.argument_marked",
+    "bind": "pinning.argument_bound",
 }
 
 
@@ -313,6 +326,62 @@ class Pins:
             if pin.action != "withdraw" and subject.seen is not None
         ]
         return await self._write(pins, wanted, [self._told(pin, sitting) for pin in pins])
+
+    async def mark_argument(
+        self, server_id: str, place: int, digest: str, *, by: str, action: ArgumentAction = "vary"
+    ) -> Pin:
+        """Record that an argument of a server's command is only data and may vary, or that it may not any more.
+
+        `place` and `digest` are those of an `ArgumentView`. Approvals hold on. Refused where another value could make
+        other code run.
+        """
+        check_reviewer(by)
+        await self.refresh()
+        if self.book.broken:
+            raise Refused(Reason.PIN_TAMPERED, f"no decision can be made: {self.book.broken}")
+        seen = next((one for one in await self.shelf.servers() if one.server_id == server_id), None)
+        views = [] if seen is None else argument_views(seen, self.book)
+        view = next((one for one in views if (one.place, one.digest) == (place, digest)), None)
+        if seen is None or view is None:
+            raise Refused(
+                Reason.TOOL_CHANGED,
+                "the server is not started with this argument any more",
+                advice="Look at its arguments as they are now, and decide again.",
+            )
+        if action == "vary" and view.fixed:
+            raise Refused(
+                Reason.INVALID_PARAMS,
+                f"`{view.shown}` cannot be marked as data: {view.fixed}",
+                advice="It stays part of what was approved. Another value is one more review.",
+            )
+        if (action == "vary") is (view.pin is not None):
+            raise Refused(
+                Reason.INVALID_PARAMS,
+                f"`{view.shown}` is marked as data already" if view.pin else f"`{view.shown}` is not marked as data",
+                advice="There is nothing to do.",
+            )
+        parts = tuple(part.digest for part in seen.bound if not part.data)
+        pin = Pin(
+            action=action,
+            server_id=server_id,
+            lineage=seen.lineage,
+            server=seen.name,
+            tool="",
+            approval_hash="",
+            approved_at=self.now(),
+            approved_by=by,
+            argument=MarkedArgument(parts, place, view.varies, view.shown),
+        )
+        told = {
+            "server": seen.name,
+            "server_id": server_id,
+            "argument": view.shown,
+            "place": place,
+            "varies": view.varies,
+            "approved_at": pin.approved_at,
+        }
+        made = await self._write([pin], [], [self._witness(_ARGUMENT_ACTIONS[action], by, told)])
+        return made[0]
 
     async def review_set(self, group: str, version: str, *, by: str, configured: Configured | None = None) -> Pin:
         """Record that somebody has looked at the servers of a group together, as they are in this version."""

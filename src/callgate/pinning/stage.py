@@ -1,7 +1,8 @@
 """Pinning in the pipeline: is this the tool that was approved, and what passes of a tool list?
 
 A call is held against the decisions of now, on its channel and under its server's identity. A list keeps only what was
-approved. The gateway's own tool says what waits for a reviewer.
+approved, and so does a greeting: what a server says of itself for models to read is held back until then. The gateway's
+own tool says what waits for a reviewer.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,13 +19,25 @@ import msgspec
 
 from callgate.errors import CallgateError, MessageError, Reason, Refused, UpstreamError, place
 from callgate.gate import Call, Context, Pass, Refuse, Verdict, nothing_overdue
-from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply, member_span, peek, put_member
+from callgate.jsonrpc import (
+    Batch,
+    Message,
+    MessageKind,
+    RequestId,
+    drop_member,
+    drop_members,
+    error_reply,
+    member_span,
+    member_spans,
+    peek,
+    put_member,
+)
 from callgate.jsonrpc.reading import decode_leniently
 from callgate.pinning.judging import Standing, Toolset
 from callgate.pinning.judging import odd as odd_arguments
-from callgate.pinning.listing import ListPage, check_readable, page_of
-from callgate.pinning.model import PENDING_TOOL, TOOLSET_META
-from callgate.pinning.toolsets import DISCOVER, ToolList, Toolsets
+from callgate.pinning.listing import INFO_KEPT, ListPage, check_greeting, check_readable, page_of, spoken
+from callgate.pinning.model import INSTRUCTIONS, PENDING_TOOL, PROMPT, SERVER_INFO, TOOLSET_META
+from callgate.pinning.toolsets import DISCOVER, SERVER_INFO_META, ToolList, Toolsets
 from callgate.pipeline.context import RequestContext, ToolDigests
 from callgate.pipeline.dispatcher import Transform
 from callgate.pipeline.list_changed import ListChangedNotifier
@@ -37,8 +50,8 @@ ENTRY: Final = msgspec.json.encode(
     {
         "name": PENDING_TOOL,
         "title": "Tools that wait for review",
-        "description": "Says which tools of this server are hidden until a person has reviewed them, and where that "
-        "is done. Takes no arguments and changes nothing.",
+        "description": "Says which tools and texts of this server are hidden until a person has reviewed them, and "
+        "where that is done. Takes no arguments and changes nothing.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
         "annotations": {
             "readOnlyHint": True,
@@ -54,12 +67,17 @@ ENTRY: Final = msgspec.json.encode(
 _ENTRY: Final = msgspec.json.decode(ENTRY)
 
 
-def answer(server: str, toolset: Toolset, review: str, *, modern: bool) -> dict[str, Any]:
-    """The result of calling it: names and states, never a word of what the tools say."""
+def answer(
+    server: str, toolset: Toolset, review: str, others: Sequence[Toolset] = (), *, modern: bool
+) -> dict[str, Any]:
+    """The result of calling it: names and states, never a word of what the tools say. `others` are its other texts."""
     lines = [f"{_count(len(toolset.pending), server)} for a reviewer:"] if toolset.pending else []
     lines += [f"- {_shown(name)}: {_why(toolset.standings[name])}" for name in toolset.pending[:_MOST]]
     if len(toolset.pending) > _MOST:
         lines.append(f"- and {len(toolset.pending) - _MOST} more")
+    texts = sorted({name for one in others for name in one.pending})
+    if texts:
+        lines.append(f"Other texts of {server} that wait: {_named(texts)}.")
     if toolset.listing.problem:
         lines.append(f"No tool of {server} can be used: {toolset.listing.problem}.")
     lines.append(f"A person reviews tools {review}." if lines else f"No tool of {server} waits for review.")
@@ -73,6 +91,13 @@ def _count(number: int, server: str) -> str:
 
 def _shown(name: str) -> str:
     return name if _NAME.fullmatch(name) else "a tool with an unusual name"
+
+
+def _named(texts: Sequence[str]) -> str:
+    own = {INSTRUCTIONS: "its instructions", SERVER_INFO: "what it says of itself"}
+    prompts = sum(name not in own for name in texts)
+    told = [own[name] for name in texts if name in own]
+    return ", ".join([*told, *([f"{prompts} prompt{'' if prompts == 1 else 's'}"] if prompts else [])])
 
 
 def _why(standing: Standing) -> str:
@@ -91,13 +116,20 @@ _REVIEWED: Final = frozenset({Reason.TOOL_NOT_APPROVED, Reason.TOOL_CHANGED, Rea
 
 
 LIST: Final = "tools/list"
+PROMPTS: Final = "prompts/list"
+PROMPT_GET: Final = "prompts/get"
 _GREETINGS: Final = frozenset({"initialize", DISCOVER})
+# What a list may have beside its entries (2026-07-28: results, caching).
+LIST_MEMBERS: Final = frozenset({"nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
+# Where a greeting has what a server says of itself: one path for each era.
+_STAMP: Final = ("result", "_meta", SERVER_INFO_META)
+_INFO_PATHS: Final[tuple[tuple[str, ...], ...]] = (("result", "serverInfo"), _STAMP)
 
 
 class PinningStage:
     """Pinning of one configuration: the check that `Gate(pinning=…)` takes, and what changes in messages that pass."""
 
-    prepares: Final = frozenset({LIST})
+    prepares: Final = frozenset({LIST, PROMPTS, PROMPT_GET}) | _GREETINGS
     tools: Final = frozenset({PENDING_TOOL})
 
     def __init__(
@@ -275,18 +307,26 @@ class PinningStage:
     ) -> dict[str, Any] | None:
         """Get ready for a list before it is asked for; answer a call of the gateway's own tool."""
         if call is None:
-            if isinstance(message, Message) and message.method == LIST:
+            if isinstance(message, Message) and message.method in self.prepares:
                 await self._prepare(message, context)
             return None
         if call.tool != PENDING_TOOL or not self._enforcing or not self._toolsets.settings.pending_tool:
             return None
         assert isinstance(context, RequestContext)
         toolset = self._toolsets.current(context) or await self._toolsets.verify(context, call.meta)
-        return answer(context.server, toolset, await self._review(), modern=context.modern)
+        others = self._toolsets.texts(context)
+        return answer(context.server, toolset, await self._review(), others, modern=context.modern)
 
     async def _prepare(self, message: Message, context: Context) -> None:
         """Everything that reading a list needs is at hand."""
-        if await self.stale() and self._enforcing:
+        stale = await self.stale()
+        if message.method in _GREETINGS:
+            # Who it is is not known before it has said so; what decides it beside that is read from the disk here.
+            await asyncio.to_thread(self._toolsets.expected, context.server)
+            return
+        if message.method in (PROMPTS, PROMPT_GET) and not self._toolsets.settings.prompts:
+            return
+        if stale and self._enforcing:
             raise Refused(Reason.STORE_UNAVAILABLE)
         if isinstance(context, RequestContext):
             await self._toolsets.introduce(context, message.meta)
@@ -298,6 +338,30 @@ class PinningStage:
             if self._enforcing:
                 raise
             log.warning("no place for a server", extra={"fields": {"server": context.server, "error": str(error)}})
+        if message.method == PROMPT_GET and isinstance(context, RequestContext):
+            await self._check_prompt(message, context)
+
+    async def _check_prompt(self, message: Message, context: RequestContext) -> None:
+        """A prompt is read only as somebody approved it; Refused where it is not, or where nobody can tell."""
+        params = message.params if isinstance(message.params, dict) else {}
+        name = params.get("name")
+        if not self._enforcing or not isinstance(name, str):
+            return
+        prompts = self._prompts
+        toolset = prompts.current(context) or await prompts.verify(context, message.meta)
+        standing = toolset.standing(PROMPT + name)
+        if standing.reason is not None:
+            raise Refused(standing.reason, standing.detail, advice=await self._advice(standing.reason))
+        shown = prompts.line(context).shown
+        before = None if shown is None else shown.listing.tools.get(PROMPT + name)
+        if before is not None and before.approval_hash != toolset.listing.tools[PROMPT + name].approval_hash:
+            text = "the server listed the prompt with another text for the caller than it does now"
+            raise Refused(Reason.TOOLSET_OUTDATED, text)
+
+    @property
+    def _prompts(self) -> Toolsets:
+        assert self._toolsets.prompts is not None
+        return self._toolsets.prompts
 
     # ---- what passes ----
 
@@ -313,7 +377,11 @@ class PinningStage:
                 params = one.params if isinstance(one.params, dict) else {}
                 # As it is before the request leaves: what the server says from then on may be of a later list.
                 asked = self._toolsets.generation(context.server)
-                found[one.id] = partial(self._list, context, params.get("cursor"), asked)
+                found[one.id] = partial(self._list, self._toolsets, context, params.get("cursor"), asked)
+            elif one.method == PROMPTS and self._toolsets.settings.prompts:
+                params = one.params if isinstance(one.params, dict) else {}
+                asked = self._prompts.generation(context.server)
+                found[one.id] = partial(self._list, self._prompts, context, params.get("cursor"), asked)
         return TransformById(found, partial(self._screen, context))
 
     def filter_list(
@@ -330,12 +398,15 @@ class PinningStage:
         kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None, asked)
         if not self._enforcing:
             return reply
+        reply = reply.without_others(LIST_MEMBERS)
+        if "_meta" in reply.result:
+            reply = reply.with_result(_meta=_with_bare_stamp(reply.result["_meta"]))
         by_bytes = dict(zip(page.entries, reply.result["tools"], strict=False))
         tools = [by_bytes[raw] for raw in kept]
         toolset = self._toolsets.current(context, whatever_age=True)
         if toolset is None or page.cursor is not None:
             return reply.with_result(tools=tools)
-        if toolset.waits and self._toolsets.settings.pending_tool:
+        if self._toolsets.settings.pending_tool and self._toolsets.waits(context, toolset):
             tools.append(_ENTRY)
         meta = reply.result.get("_meta")
         version = {**(meta if isinstance(meta, dict) else {}), TOOLSET_META: toolset.version}
@@ -360,17 +431,25 @@ class PinningStage:
         return raw if _has_no_list(raw) else self._or_nothing(context, partial(self._screened, context), raw)
 
     def _screened(self, context: Context, raw: bytes) -> bytes:
-        page = self._toolsets.page(raw)
-        if page is None:
-            check_readable(raw)
-        if page is None or not self._enforcing:
-            return raw
-        # It belongs to no place in a sequence of pages, so it does not count as verified.
-        return _with_entries(raw, page, self._toolsets.passing(context, page, "\x00"))
+        if self._enforcing and member_span(raw, ("result", "capabilities")) is not None:
+            # The answer to a greeting, whatever it was sent for.
+            raw = self._reviewed(context, raw)
+        return self._screen_lists(context, raw)
 
-    def _list(self, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
-        """A reply to `tools/list`: only what was approved goes on, each entry as the bytes it came as."""
-        return self._or_nothing(context, partial(self._listed, context, cursor, asked), raw)
+    def _screen_lists(self, context: Context, raw: bytes) -> bytes:
+        for lists in self._toolsets.both() if self._toolsets.settings.prompts else [self._toolsets]:
+            page = lists.page(raw)
+            if page is None:
+                check_readable(raw)
+            elif self._enforcing:
+                # It belongs to no place in a sequence of pages, so it does not count as verified.
+                raw = _with_entries(raw, page, lists.passing(context, page, "\x00"))
+        return raw
+
+    def _list(self, lists: Toolsets, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
+        """A reply to `tools/list` or `prompts/list`: only what was approved goes on, each entry as the bytes it came
+        as."""
+        return self._or_nothing(context, partial(self._listed, lists, context, cursor, asked), raw)
 
     def _or_nothing(self, context: Context, amend: Transform, raw: bytes) -> bytes:
         """A list that breaks us is not shown, whatever broke."""
@@ -379,17 +458,20 @@ class PinningStage:
         except Exception as error:  # noqa: BLE001 - said above
             return self._garbled(raw, _why_not_shown(context, error))
 
-    def _listed(self, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
-        page = self._toolsets.page(raw)
+    def _listed(self, lists: Toolsets, context: Context, cursor: Any, asked: int, raw: bytes) -> bytes:
+        page = lists.page(raw)
         if page is None:
-            return raw
-        kept = self._toolsets.passing(context, page, cursor if isinstance(cursor, str) else None, asked)
+            # No such list; it may be one of another kind.
+            return self._screen_lists(context, raw)
+        kept = lists.passing(context, page, cursor if isinstance(cursor, str) else None, asked)
         if not self._enforcing:
             return raw
-        toolset = self._toolsets.current(context, whatever_age=True)
-        if toolset is None or page.cursor is not None:
+        raw = _without_others(raw, {*LIST_MEMBERS, lists.of.member})
+        page = lists.page(raw) or page
+        toolset = lists.current(context, whatever_age=True)
+        if lists is not self._toolsets or toolset is None or page.cursor is not None:
             return _with_entries(raw, page, kept)
-        if toolset.waits and self._toolsets.settings.pending_tool:
+        if self._toolsets.settings.pending_tool and self._toolsets.waits(context, toolset):
             kept.append(ENTRY)
         return _with_version(_with_entries(raw, page, kept), toolset)
 
@@ -401,14 +483,43 @@ class PinningStage:
             self._heard(context, result.get("serverInfo"))
         elif method == DISCOVER:
             self._toolsets.discovered(context.server, raw)
-        if not self._enforcing:
-            return raw
         # A greeting that holds a list is no way around the review either.
         try:
-            return self._screen(context, add_list_changed(raw))
+            said = self._reviewed(context, raw)
+            return self._screen_lists(context, add_list_changed(said)) if self._enforcing else raw
         except MessageError as error:
             text = f"the server's greeting: {error.reason.meaning}"
             return self._garbled(raw, UpstreamError(Reason.UPSTREAM_GARBAGE, text))
+        except Exception as error:  # noqa: BLE001 - a greeting that breaks us is not shown, whatever broke
+            return self._garbled(raw, _why_not_shown(context, error))
+
+    def _reviewed(self, context: Context, raw: bytes) -> bytes:
+        """A greeting without what nobody has approved: instructions, and what else it tells a model of the server."""
+        outer = member_spans(raw) or {}
+        span = outer.get("result", (0, 0))
+        result = raw[span[0] : span[1]]
+        names = member_spans(result)
+        if names is None:
+            return raw
+        value = decode_leniently(result)
+        if not isinstance(value, dict):
+            return raw
+        check_greeting(names, ())
+        infos: dict[tuple[str, ...], dict[str, Any]] = {}
+        for path in _INFO_PATHS:
+            place_, info = member_span(raw, path), _at(value, path[1:])
+            if place_ is not None and isinstance(info, dict):
+                # Raises where a key comes twice.
+                check_greeting((), member_spans(raw[place_[0] : place_[1]]) or ())
+                infos[path] = info
+        said = self._toolsets.said(context, value, list(infos.values()))
+        allowed = dict.fromkeys(said, False) if self._stale() else said
+        if not allowed.get(INSTRUCTIONS, True):
+            raw = drop_member(raw, ("result", "instructions"))
+        if not allowed.get(SERVER_INFO, True):
+            for path, info in infos.items():
+                raw = drop_members(raw, path, set(spoken(info)))
+        return raw
 
     def _heard(self, context: Context, info: object) -> None:
         opening = context.opening if isinstance(context, RequestContext) else None
@@ -423,6 +534,12 @@ class PinningStage:
             return raw
         seen = peek(raw)
         return error_reply(None if seen is None else seen.id, refused)
+
+
+def _at(value: Any, path: tuple[str, ...]) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _entry(toolset: Toolset, tool: str) -> ToolDigests:
@@ -473,11 +590,15 @@ def _why_not_shown(context: Context, error: Exception) -> Refused:
 
 
 def _has_no_list(raw: bytes) -> bool:
-    """Whether no member of it can be `tools`, spelt with escapes or in another case for readers that do not mind."""
+    """Whether no member of it can be `tools` or `prompts`, nor one that every greeting has, spelt with escapes or in
+    another case for readers that do not mind."""
     # One byte is found many times faster than two: an escape is looked for where there is some backslash only. `find`,
     # because `in` asks first whether the bytes are a number.
     escape = raw.find(b"\\")
-    return (escape < 0 or raw.find(b"\\u", escape) < 0) and raw.lower().find(b"tools") < 0
+    if escape >= 0 and raw.find(b"\\u", escape) >= 0:
+        return False
+    small = raw.lower()
+    return small.find(b"tools") < 0 and small.find(b"prompts") < 0 and small.find(b"capabilities") < 0
 
 
 def _with_entries(raw: bytes, page: ListPage, kept: list[bytes]) -> bytes:
@@ -485,6 +606,25 @@ def _with_entries(raw: bytes, page: ListPage, kept: list[bytes]) -> bytes:
         return raw
     assert page.span is not None
     return raw[: page.span[0]] + b"[" + b",".join(kept) + b"]" + raw[page.span[1] :]
+
+
+def _without_others(raw: bytes, known: Collection[str]) -> bytes:
+    """A list without members that the protocol does not know: nobody reviews those, and a model may read them."""
+    span = member_span(raw, ("result",))
+    assert span is not None
+    named = member_spans(raw[span[0] : span[1]]) or ()
+    raw = drop_members(raw, ("result",), {name for name in named if name not in known})
+    stamp = member_span(raw, _STAMP)
+    said = None if stamp is None else member_spans(raw[stamp[0] : stamp[1]])
+    return drop_members(raw, _STAMP, {name for name in said or () if name not in INFO_KEPT})
+
+
+def _with_bare_stamp(meta: Any) -> Any:
+    """What a list says of its server: as whom it is known, and nothing that belongs into a greeting."""
+    stamp = meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None
+    if not isinstance(stamp, dict) or INFO_KEPT.issuperset(stamp):
+        return meta
+    return {**meta, SERVER_INFO_META: {name: value for name, value in stamp.items() if name in INFO_KEPT}}
 
 
 def _with_version(raw: bytes, toolset: Toolset) -> bytes:

@@ -9,7 +9,7 @@ import msgspec
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.document import entry_digest
-from callgate.pinning.model import Change, Connected, ServerSeen, ToolSeen
+from callgate.pinning.model import LOGGED, Change, Connected, ItemKind, ServerSeen, ToolSeen
 
 
 class Sealed(msgspec.Struct, frozen=True):
@@ -89,9 +89,16 @@ class PinRepository(Protocol):
         """
 
     async def saw(
-        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: PinBounds = USUAL
+        self,
+        server: ServerSeen,
+        tools: Sequence[ToolSeen],
+        *,
+        whole: bool,
+        bounds: PinBounds = USUAL,
+        kind: ItemKind = "tool",
     ) -> tuple[Change, ...]:
-        """Remember what was met; what of it is new or another than before. `whole`: a tool that is not there is gone.
+        """Remember what was met; what of it is new or another than before. `whole`: a tool that is not there is gone,
+        or another item of that `kind`; what is kept of the server's list of tools is then as before.
 
         Of several gateways that meet the same change, one is told of it.
         """
@@ -153,7 +160,8 @@ def compare(before: ToolSeen | None, now: ToolSeen) -> Change | None:
         what = "beside"
     else:
         return None
-    count = before.changes + (what == "text")
+    # One that flaps is told of, whether in its text or beside it.
+    count = before.changes + (what == "text" or (what == "beside" and not LOGGED.issuperset(members)))
     return Change(now.server_id, now.tool, what, before.approval_hash, now.approval_hash, members, count)
 
 

@@ -1,4 +1,5 @@
-"""The lists of tools that servers showed, as they are judged by the decisions in force."""
+"""The lists of tools and prompts that servers showed, and what they say of themselves, as they are judged by the
+decisions in force."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import logging
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias
@@ -20,14 +21,24 @@ from callgate.gate import Context, Pass
 from callgate.jsonrpc import parts, peek
 from callgate.jsonrpc.reading import decode_leniently, result_of
 from callgate.pinning.chain import DecisionChain, Keys
-from callgate.pinning.identity import ServerRef, is_named, reported_as
+from callgate.pinning.identity import ServerRef, as_marked, is_named, reported_as
 from callgate.pinning.judging import Toolset, judge
-from callgate.pinning.listing import EntryReader, ListPage, ListSize, ToolListing, doubled, read_page
-from callgate.pinning.model import ListedTool, PinningSettings, ServerIdentity, ServerSeen
+from callgate.pinning.listing import (
+    PROMPTS,
+    TOOLS,
+    EntryReader,
+    ListMethod,
+    ListPage,
+    ListSize,
+    ToolListing,
+    doubled,
+    greeting_items,
+    read_page,
+)
+from callgate.pinning.model import ItemKind, ListedTool, PinningSettings, ServerIdentity, ServerSeen
 from callgate.pinning.storage import PinRepository
 from callgate.pipeline.context import RequestContext, own_request
 from callgate.pipeline.timeouts import pauses
-from callgate.protocol import CHANGED
 
 log = logging.getLogger("callgate.pinning")
 
@@ -355,10 +366,32 @@ class ListReading(msgspec.Struct, frozen=True):
     toolset: Toolset
     line: str
     fresh: bool
+    kind: ItemKind = "tool"
+
+
+class Introductions:
+    """As whom servers have introduced themselves, by their configured names."""
+
+    def __init__(self) -> None:
+        self.reported: dict[str, str] = {}
+        # By configured name, then by server_id: the last one first.
+        self.recalled: dict[str, dict[str, ServerIdentity]] = {}
+        # Servers that need not be asked who they are: their last list said it, or they do not say it when asked.
+        self.stamping: set[str] = set()
+        self.anonymous: set[str] = set()
+        self.introducing: dict[str, asyncio.Lock] = {}
+        # Servers that a client has discovered, since their list was asked for last.
+        self.discovered: set[str] = set()
+        # What they said of themselves last, for models to read, and as whom.
+        self.said: dict[str, tuple[ServerIdentity, ToolListing]] = {}
 
 
 class Toolsets:
-    """Made once for a process; `settings` and `places` follow the configuration."""
+    """Made once for a process; `settings` and `places` follow the configuration.
+
+    `prompts` are the same servers' lists of prompts: each is read, judged and told of as a list of tools is, and who
+    the servers are is known to both.
+    """
 
     def __init__(
         self,
@@ -367,10 +400,12 @@ class Toolsets:
         *,
         met: Callable[[ListReading], None],
         clock: Callable[[], float] = time.monotonic,
+        beside: Toolsets | None = None,
     ) -> None:
         self.settings = settings
         self.places: Mapping[str, ServerRef] = {}
         self.sets: HeldTools = NoHeldTools()
+        self.of: ListMethod = TOOLS if beside is None else PROMPTS
         # Told of a line whose client would see another list now than it was given.
         self.altered: Callable[[str, str | None], None] = lambda _server, _session: None
         self.ask_seconds = 5.0
@@ -381,20 +416,17 @@ class Toolsets:
         self._generations: dict[str, int] = {}
         # As whom each server was met last by any gateway, and with which list.
         self._elsewhere: dict[str, tuple[str, str]] = {}
-        self._reported: dict[str, str] = {}
-        # By configured name, then by server_id: the last one first.
-        self._recalled: dict[str, dict[str, ServerIdentity]] = {}
-        # Servers that need not be asked who they are: their last list said it, or they do not say it when asked.
-        self._stamping: set[str] = set()
-        self._anonymous: set[str] = set()
-        self._introducing: dict[str, asyncio.Lock] = {}
-        # Servers that a client has discovered, since their list was asked for last.
-        self._discovered: set[str] = set()
         self._listings: weakref.WeakValueDictionary[tuple[str, str], ToolListing] = weakref.WeakValueDictionary()
         # The list that was read last of each identity, for as long as some line has it.
         self._latest: weakref.WeakValueDictionary[str, ToolListing] = weakref.WeakValueDictionary()
         # Moves with every configuration.
         self._changes = 0
+        self.heard: Introductions = Introductions() if beside is None else beside.heard
+        self.prompts = Toolsets(books, settings, met=met, clock=clock, beside=self) if beside is None else None
+
+    def both(self) -> list[Toolsets]:
+        """The lists of tools, and those of prompts."""
+        return [self] if self.prompts is None else [self, self.prompts]
 
     def configure(self, settings: PinningSettings, places: Mapping[str, ServerRef], ask_seconds: float) -> None:
         """Follow a configuration."""
@@ -402,6 +434,8 @@ class Toolsets:
         self._changes += 1
         # Other bounds may make another list of the same bytes.
         self._latest.clear()
+        if self.prompts is not None:
+            self.prompts.configure(settings, places, ask_seconds)
 
     def recall(self, server: str, identity: ServerIdentity) -> None:
         """Who a server was when it was met last: for sessions that go on without a new greeting.
@@ -409,7 +443,7 @@ class Toolsets:
         They may have begun before this gateway did, or under another configuration. To be told from the last to the
         first; the one that was met just now comes first by itself.
         """
-        known = self._recalled.setdefault(server, {})
+        known = self.heard.recalled.setdefault(server, {})
         if len(known) < _RECALLED_MAX:
             known.setdefault(identity.server_id, identity)
 
@@ -438,7 +472,9 @@ class Toolsets:
         """A greeting of the server's: a line begins, whatever was known of it before."""
         about = info if isinstance(info, dict) else {}
         reported = reported_as(about.get("name"), about.get("version"))
-        self._reported[server] = reported
+        self.heard.reported[server] = reported
+        if self.prompts is not None:
+            self.prompts.greeted(server, session, info)
         if session is None:
             self.renewed(server)
             return
@@ -446,15 +482,51 @@ class Toolsets:
         line.reported = reported
         self._lines.put((server, session), line)
 
+    def said(self, context: Context, result: Mapping[str, Any], infos: Sequence[Mapping[str, Any]]) -> dict[str, bool]:
+        """Whether what a server says of itself, in its greeting, may be read by a model: by the name of each item."""
+        server, first = context.server, infos[0] if infos else {}
+        identity = self._identify(server, reported_as(first.get("name"), first.get("version")) if infos else None)
+        listing = ToolListing(greeting_items(result, infos, identity.server_id, self.settings))
+        self.heard.said[server] = identity, listing
+        toolset = self._judged(identity, listing)
+        line = context.session or ""
+        self._met(ListReading(self.place(server), identity, toolset, line, fresh=False, kind="server"))
+        return {name: name in toolset.open for name in listing.tools}
+
+    def _judged(self, identity: ServerIdentity, listing: ToolListing) -> Toolset:
+        book = self._books.book
+        return Toolset(identity, listing, book, self.settings, self.sets.held(identity.server_id, book))
+
+    def texts(self, context: Context) -> list[Toolset]:
+        """What else a model would read of the server on this line, as it stands now: what it says of itself, and its
+        prompts where somebody has asked for them."""
+        return self._texts(*self._key(context))
+
+    def _texts(self, server: str, session: str) -> list[Toolset]:
+        said = self.heard.said.get(server)
+        found = [] if said is None else [self._judged(*said)]
+        return found if self.prompts is None else [*found, *self.prompts.known(server, session)]
+
+    def known(self, server: str, session: str) -> list[Toolset]:
+        """The list that was read on a line, if one was."""
+        line = self._lines.get((server, session))
+        if line is None or line.identity is None or line.listing is None:
+            return []
+        return [self._compile(line, line.identity, line.listing)]
+
+    def waits(self, context: Context, toolset: Toolset) -> bool:
+        """Whether there is something to say to a person of what a model would read on this line."""
+        return toolset.waits or any(one.waits for one in self.texts(context))
+
     async def introduce(self, visit: RequestContext, meta: Mapping[str, Any]) -> None:
         """Ask a server who it is before its list is read, where nothing else says it: 2026-07-28 has no greeting, and
         a list need not have its name. Without it, one server would be two in the two eras."""
         server = visit.server
         if not visit.modern or self._is_introduced(server) or self.line(visit).reported is not None:
             return
-        async with self._introducing.setdefault(server, asyncio.Lock()):
-            if self._is_introduced(server) or server in self._discovered:
-                self._discovered.discard(server)
+        async with self.heard.introducing.setdefault(server, asyncio.Lock()):
+            if self._is_introduced(server) or server in self.heard.discovered:
+                self.heard.discovered.discard(server)
                 return
             try:
                 async with asyncio.timeout(min(self.ask_seconds, _DISCOVER_SECONDS)):
@@ -462,11 +534,11 @@ class Toolsets:
             except (TimeoutError, CallgateError):
                 reply = b""
             if not self.discovered(server, reply):
-                self._anonymous.add(server)
-            self._discovered.discard(server)
+                self.heard.anonymous.add(server)
+            self.heard.discovered.discard(server)
 
     def _is_introduced(self, server: str) -> bool:
-        return server in self._stamping or server in self._anonymous
+        return server in self.heard.stamping or server in self.heard.anonymous
 
     def discovered(self, server: str, reply: bytes) -> bool:
         """What a server says of itself where it is discovered; whether it says anything."""
@@ -476,8 +548,8 @@ class Toolsets:
         stamp = meta.get(SERVER_INFO_META) if isinstance(meta, dict) else None
         if not isinstance(stamp, dict):
             return False
-        self._reported[server] = reported_as(stamp.get("name"), stamp.get("version"))
-        self._discovered.add(server)
+        self.heard.reported[server] = reported_as(stamp.get("name"), stamp.get("version"))
+        self.heard.discovered.add(server)
         return True
 
     def renewed(self, server: str) -> None:
@@ -487,10 +559,13 @@ class Toolsets:
 
     def forget(self, server: str) -> None:
         """The server of that name is another one now."""
+        if self.prompts is not None:
+            self.prompts.forget(server)
         self._lines.forget(server)
-        self._reported.pop(server, None)
-        self._stamping.discard(server)
-        self._anonymous.discard(server)
+        self.heard.reported.pop(server, None)
+        self.heard.said.pop(server, None)
+        self.heard.stamping.discard(server)
+        self.heard.anonymous.discard(server)
 
     def met_elsewhere(self, server: str, seen: ServerSeen) -> None:
         """A server was met, maybe by another gateway. Whatever is known here of it as another one is read again."""
@@ -508,19 +583,23 @@ class Toolsets:
         ]
         if all(one == met for one in known):
             return
-        self._generations[server] = self.generation(server) + 1
+        self._generations[server] = self._generations.get(server, 0) + 1
         # One that did not say who it is may say it now. What it said here last stays: this may be older than that.
-        self._anonymous.discard(server)
+        self.heard.anonymous.discard(server)
 
     def hear(self, server: str, message: bytes) -> None:
         """A message of the server's own accord: what was verified may hold no longer."""
         for part in parts(message) or [message]:
             seen = peek(part)
-            if seen is not None and seen.method == CHANGED:
-                self._generations[server] = self.generation(server) + 1
+            if seen is not None and seen.method == self.of.changed:
+                self._generations[server] = self._generations.get(server, 0) + 1
+        if self.prompts is not None:
+            self.prompts.hear(server, message)
 
     def generation(self, server: str) -> int:
-        return self._generations.get(server, 0)
+        """Moves on when the server's list changes, and when an argument is marked as data or bound again: a command may
+        be another server then."""
+        return self._generations.get(server, 0) + self._books.book.marks
 
     def refused(self, server: str) -> str:
         """Why a server may not be used at all; empty where it may."""
@@ -542,13 +621,14 @@ class Toolsets:
         line = self._lines.get(key)
         if line is None or line.listing is None or line.identity is None:
             return None
-        if line.generation != self._generations.get(context.server, 0):
+        book = self._books.book
+        if line.generation != self._generations.get(context.server, 0) + book.marks:
             return None
         if not whatever_age:
             if self._clock() - line.checked > self.settings.recheck_seconds:
                 return None
             self._lines.touch(key)
-        book, toolset = self._books.book, line.toolset
+        toolset = line.toolset
         if (
             toolset is None
             or toolset.listing is not line.listing
@@ -563,7 +643,7 @@ class Toolsets:
         return (
             toolset is not None
             and not line.over
-            and line.generation == self._generations.get(server, 0)
+            and line.generation == self._generations.get(server, 0) + book.marks
             and toolset.listing is line.listing
             and toolset.stamp == (book.version, book.broken, self.sets.version, self._changes)
         )
@@ -590,13 +670,15 @@ class Toolsets:
         for (server, session), line in self._lines.items():
             if line.told is not None and line.identity is not None and line.listing is not None:
                 self._tell(server, session, line, self._compile(line, line.identity, line.listing))
+        if self.prompts is not None:
+            self.prompts.look_again()
 
     def waiting(self) -> dict[str, int]:
         """How many tools of each server wait for review, by the last list that was read of it."""
         return {name: len(line.toolset.pending) for (name, _), line in self._lines.items() if line.toolset is not None}
 
     def _tell(self, server: str, session: str, line: ToolList, toolset: Toolset) -> None:
-        now = (toolset.version, toolset.waits)
+        now = (toolset.version, toolset.waits or any(one.waits for one in self._texts(server, session)))
         if line.told is not None and line.told != now:
             line.told = now
             self.altered(server, None if is_shared(session) else session)
@@ -621,9 +703,9 @@ class Toolsets:
                     if (found := await self._read(visit, meta, line)) is not None:
                         return found
         except TimeoutError:
-            text = "the server did not list its tools in time, so nothing can be called"
+            text = f"the server did not list its {self.of.member} in time, so nothing can be called"
             raise Refused(Reason.TOOLSET_UNVERIFIED, text) from None
-        raise Refused(Reason.TOOLSET_UNVERIFIED, "the server's list of tools changes while it is read")
+        raise Refused(Reason.TOOLSET_UNVERIFIED, f"the server's list of {self.of.member} changes while it is read")
 
     async def _read(self, visit: RequestContext, meta: Mapping[str, Any], line: ToolList) -> Toolset | None:
         """Every page; None where the server said meanwhile that its list changed."""
@@ -634,7 +716,7 @@ class Toolsets:
         params: dict[str, Any] = {}
         size = 0
         for _ in range(_PAGES_MAX):
-            reply = await visit.line.ask(own_request("tools/list", params, meta if visit.modern else {}))
+            reply = await visit.line.ask(own_request(self.of.method, params, meta if visit.modern else {}))
             page = self.page(reply)
             if page is None:
                 _check_none(reply)
@@ -649,14 +731,14 @@ class Toolsets:
             if page is None or page.cursor is None or size > _READ_BYTES or part.measure.problem:
                 return self._settle(visit, line, part) if self.generation(visit.server) == generation else None
             params = {"cursor": page.cursor}
-        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, "the server's list of tools does not end")
+        raise UpstreamError(Reason.UPSTREAM_TOO_LARGE, f"the server's list of {self.of.member} does not end")
 
     def page(self, reply: bytes) -> ListPage | None:
         """The page in a reply, as far as it is read; UpstreamError where nobody can tell."""
-        return read_page(reply, self.settings.list_bytes)
+        return read_page(reply, self.settings.list_bytes, self.of)
 
     def _begin(self, identity: ServerIdentity, generation: int, cursor: str = "") -> PartialList:
-        return PartialList(cursor, identity, [], [], generation, ListSize(self.settings))
+        return PartialList(cursor, identity, [], [], generation, ListSize(self.settings, self.of.member))
 
     def _take(self, line: ToolList, part: PartialList, page: ListPage) -> list[ListedTool]:
         """Read a page's entries; none of a list that is too large already."""
@@ -681,12 +763,12 @@ class Toolsets:
         """By its word on this line, by the last one that was heard, or as it was met last."""
         place = self.place(server)
         if reported is None:
-            reported = self._reported.get(server)
+            reported = self.heard.reported.get(server)
         if reported is not None:
-            return place.identify(reported)
-        unnamed = place.identify("")
+            return as_marked(place.identify(reported), self._books.book)
+        unnamed = as_marked(place.identify(""), self._books.book)
         # Another server may have had the name: elsewhere, or on this store by another command.
-        met = (one for one in self._recalled.get(server, {}).values() if is_named(one, unnamed))
+        met = (one for one in self.heard.recalled.get(server, {}).values() if is_named(one, unnamed))
         return next(met, unnamed)
 
     def place(self, server: str) -> ServerRef:
@@ -700,16 +782,17 @@ class Toolsets:
         stamp = None if page is None else page.meta.get(SERVER_INFO_META)
         if isinstance(stamp, dict) and line.reported is None:
             reported = reported_as(stamp.get("name"), stamp.get("version"))
-            self._reported[server] = reported
-            self._stamping.add(server)
-            return self.place(server).identify(reported)
-        self._stamping.discard(server)
+            self.heard.reported[server] = reported
+            self.heard.stamping.add(server)
+            return as_marked(self.place(server).identify(reported), self._books.book)
+        self.heard.stamping.discard(server)
         return self._identify(server, line.reported)
 
     def _listed(self, line: ToolList, identity: ServerIdentity, page: ListPage) -> list[ListedTool]:
         listing = line.listing if line.identity == identity else self._latest.get(identity.server_id)
         # What another line has read, byte for byte, need not be read again.
-        reader = EntryReader(identity.server_id, self.settings, None if listing is None else listing.known)
+        known = None if listing is None else listing.known
+        reader = EntryReader(identity.server_id, self.settings, known, self.of.kind)
         return reader.read_all(page.entries)
 
     def _settle(self, context: Context, line: ToolList, whole: PartialList) -> Toolset:
@@ -722,14 +805,14 @@ class Toolsets:
         toolset = self._compile(line, whole.identity, listing)
         key = self._key(context)
         self._tell(*key, line, toolset)
-        self._met(ListReading(self.place(context.server), whole.identity, toolset, key[1], fresh))
+        self._met(ListReading(self.place(context.server), whole.identity, toolset, key[1], fresh, self.of.kind))
         return toolset
 
     def _remember(self, server: str, identity: ServerIdentity) -> None:
-        known = self._recalled.get(server, {})
+        known = self.heard.recalled.get(server, {})
         if next(iter(known), None) != identity.server_id:
             others = [one for one in known.values() if one.server_id != identity.server_id]
-            self._recalled[server] = {one.server_id: one for one in [identity, *others][:_RECALLED_MAX]}
+            self.heard.recalled[server] = {one.server_id: one for one in [identity, *others][:_RECALLED_MAX]}
 
     def _listing(self, whole: PartialList, line: ToolList) -> ToolListing:
         identity, measure = whole.identity, whole.measure
@@ -772,7 +855,7 @@ class Toolsets:
             part.passed.update(tool.name for tool in kept)
         if line.partial is part:
             self._gather(context, line, part, page.cursor)
-        return [] if part.measure.problem else [tool.raw for tool in kept]
+        return [] if part.measure.problem else [tool.wire for tool in kept]
 
     def _follow(self, line: ToolList, identity: ServerIdentity, cursor: str, asked: int) -> PartialList:
         """What was read of a list so far; a page that does not follow the one before stands for itself."""
@@ -798,7 +881,7 @@ class Toolsets:
         # The client gets this very list: it needs no telling, but where a page showed what the whole list does not.
         line.told = None
         toolset = line.shown = self._settle(context, line, part)
-        line.told = (toolset.version, toolset.waits)
+        line.told = (toolset.version, self.waits(context, toolset))
         if part.passed != toolset.open:
             server, session = self._key(context)
             self.altered(server, None if is_shared(session) else session)

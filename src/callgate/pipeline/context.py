@@ -13,7 +13,14 @@ from msgspec.structs import force_setattr
 
 from callgate.gate import Caller, Context
 from callgate.jsonrpc import Message, MessageKind
-from callgate.protocol import CAPABILITIES, CAPABILITIES_META, CLIENT_INFO_META, HANDSHAKE_VERSIONS, VERSION_META
+from callgate.protocol import (
+    CAPABILITIES,
+    CAPABILITIES_META,
+    CLIENT_INFO_META,
+    HANDSHAKE_VERSIONS,
+    SESSION_META,
+    VERSION_META,
+)
 
 _CLIENTS_MAX: Final = 20_000
 _TEXT_CHARS: Final = 120
@@ -184,10 +191,21 @@ def whom(context: Context) -> str:
     return f"peer:{context.peer or 'unknown'}"
 
 
-def caller_of(context: Context) -> str:
-    """Who may use an approval: whoever it was asked for, in the same session where there is one. A session's id can be
-    read by others on its way; who has it and calls from elsewhere is somebody else."""
+def line_of(context: Context) -> str:
+    """Who is at the other end, in the same session of the transport where there is one. A session's id can be read by
+    others on its way; who has it and calls from elsewhere is somebody else."""
     return f"{whom(context)} {context.session or ''}"
+
+
+def caller_of(context: Context) -> str:
+    """Who may use an approval: whoever it was asked for, in the session that the client names where it names one."""
+    named = _named_session(context)
+    return f"{line_of(context)}\n{named}" if named else line_of(context)
+
+
+def _named_session(context: Context) -> str:
+    named = context.meta.get(SESSION_META) if isinstance(context, StreamContext) else None
+    return named if isinstance(named, str) else ""
 
 
 def has_session(context: Context) -> bool:
@@ -198,17 +216,19 @@ def has_session(context: Context) -> bool:
 def agent_of(context: Context) -> dict[str, str]:
     """What a person is shown of the caller. What was verified comes first; only `client` is its own word."""
     client = context.client if isinstance(context, RequestContext) else NOBODY_KNOWN
+    named = _named_session(context)
     facts = {
         "client": " ".join(filter(None, (client.name, client.version))),
         "transport": context.transport,
         "peer": context.peer,
-        "session": context.session[:8] if context.session else None,
+        "session": context.session[:8] if context.session else named,
         "protocol": context.protocol,
         "usable by": None,
     }
     if context.session is None:
         anybody = f"any program at {context.peer or 'an unknown address'} that makes the same call"
-        facts["usable by"] = "this agent, wherever it makes the same call" if context.caller is not None else anybody
+        usable = "this agent, wherever it makes the same call" if context.caller is not None else anybody
+        facts["usable by"] = f"{usable} and names the same session" if named else usable
     proved = {} if context.caller is None else proof_of(context.caller)
     return proved | _shown(facts, _TEXT_CHARS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -50,6 +50,11 @@ class ToolListReply(msgspec.Struct, frozen=True):
         """The same with these members in its result: each in its place, or at the end."""
         return ToolListReply({**self.value, "result": {**self.result, **members}})
 
+    def without_others(self, known: Collection[str]) -> ToolListReply:
+        """The same without members of its result that are not known; itself where there are none."""
+        kept = {name: value for name, value in self.result.items() if name == "tools" or name in known}
+        return self if len(kept) == len(self.result) else ToolListReply({**self.value, "result": kept})
+
     def raw(self) -> bytes:
         return _encode(self.value)
 
@@ -91,11 +96,13 @@ class TransformById:
 
 
 def add_list_changed(reply: bytes) -> bytes:
-    """`tools.listChanged` in a greeting: where tools are, the list may change by a reviewer's decision."""
-    span = member_span(reply, ("result", "capabilities", "tools"))
-    if span is None or not is_object(reply[span[0] : span[1]]):
-        return reply
-    return reply[: span[0]] + put_member(reply[span[0] : span[1]], "listChanged", b"true") + reply[span[1] :]
+    """`listChanged` of tools and prompts in a greeting: where they are, a reviewer's decision changes the list."""
+    for name in ("tools", "prompts"):
+        span = member_span(reply, ("result", "capabilities", name))
+        if span is not None and is_object(reply[span[0] : span[1]]):
+            changed = put_member(reply[span[0] : span[1]], "listChanged", b"true")
+            reply = reply[: span[0]] + changed + reply[span[1] :]
+    return reply
 
 
 def is_object(raw: bytes) -> bool:

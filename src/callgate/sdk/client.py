@@ -579,6 +579,7 @@ class ApprovalClient:
             server=self._server.name,
             request_options=challenge.request_options,
             expires_at=self._clock() + seconds,
+            arguments=call.arguments,
         )
         async with _ask_person(call.tool, seconds):
             if self._show is not None:

@@ -11,13 +11,13 @@ No HTTP library is imported before it is used. Each helper signs the request as 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from callgate.agents.model import Signed
-from callgate.agents.signing import EXPIRES_IN, Signer
+from callgate.agents.signing import COVERED, EXPIRES_IN, Signer
 from callgate.agents.verifying import dictionary, member
 from callgate.errors import ConfigError, Reason
 from callgate.sdk.agent_keys import AgentKey
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import httpx2
 
 __all__ = [
+    "FOR_WEB_BOT_AUTH_0_1",
     "AgentKey",
     "Auth",
     "Signer",
@@ -37,17 +38,36 @@ __all__ = [
 
 Headers = tuple[tuple[bytes, bytes], ...]
 
+# What npm's `web-bot-auth` 0.1 reads: it has another value for `@query` where a request has none.
+FOR_WEB_BOT_AUTH_0_1: Final = ("@method", "@authority", "@target-uri")
+
 _DICTIONARIES: Final = ("signature-input", "signature", "signature-agent")
 _WHOLE: Final = "Give the body whole, as bytes, text or JSON."
 
 
 class Auth:
-    """The `auth` of a client of httpx, httpx2 or requests: signs each request with its body."""
+    """The `auth` of a client of httpx, httpx2 or requests: signs each request with its body.
 
-    def __init__(self, signer: Signer, *, expires_in: int = EXPIRES_IN, digest: bool = True) -> None:
+    `covered` and `legacy` are for verifiers that cannot read all of today's form, as `Signer.sign` takes them: npm's
+    `web-bot-auth` 0.1.3 wants `covered=FOR_WEB_BOT_AUTH_0_1, legacy=True`.
+    """
+
+    def __init__(
+        self,
+        signer: Signer,
+        *,
+        expires_in: int = EXPIRES_IN,
+        digest: bool = True,
+        covered: Sequence[str] = COVERED,
+        legacy: bool = False,
+    ) -> None:
         self._signer = signer
-        self._expires_in = expires_in
-        self._digest = digest
+        self._how: dict[str, Any] = {
+            "expires_in": expires_in,
+            "digest": digest,
+            "covered": tuple(covered),
+            "legacy": legacy,
+        }
 
     def __call__(self, request: Any) -> Any:
         url = str(request.url)
@@ -58,15 +78,19 @@ class Auth:
             url,
             body,
             list(request.headers.items()),
-            expires_in=self._expires_in,
-            digest=self._digest,
+            **self._how,
         )
         _put_headers(request.headers, added)
         return request
 
 
 def aiohttp_middleware(
-    signer: Signer, *, expires_in: int = EXPIRES_IN, digest: bool = True
+    signer: Signer,
+    *,
+    expires_in: int = EXPIRES_IN,
+    digest: bool = True,
+    covered: Sequence[str] = COVERED,
+    legacy: bool = False,
 ) -> Callable[[Any, Callable[[Any], Awaitable[Any]]], Awaitable[Any]]:
     """For `aiohttp.ClientSession(middlewares=[...])`: signs each request with its body, redirected ones anew."""
 
@@ -82,6 +106,8 @@ def aiohttp_middleware(
             list(request.headers.items()),
             expires_in=expires_in,
             digest=digest,
+            covered=covered,
+            legacy=legacy,
         )
         _put_headers(request.headers, added)
         return await handler(request)

@@ -16,12 +16,23 @@ from urllib.parse import quote, urlsplit
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator, VerifyOptions, by_environment
-from callgate.agents.directories import Directories, Sources, StaticDirectory
+from callgate.agents.authenticator import Authenticator, TestKey, VerifyOptions, by_environment, verified
+from callgate.agents.directories import (
+    AgentDirectory,
+    AgentIdentity,
+    Composed,
+    Directories,
+    HttpDirectory,
+    Sources,
+    StaticDirectory,
+)
+from callgate.agents.kya import KyaPay, KyaPolicy, KyaSettings
 from callgate.agents.limits import MemoryLimiter, StoreLimiter, ToolLimit
-from callgate.agents.model import AgentPolicy, Signed, ToolPolicy
+from callgate.agents.model import AgentPolicy, Signed, ToolPolicy, Verified
 from callgate.agents.stage import AgentDecision, Response, refusal, stripped
 from callgate.agents.storage import Listed
+from callgate.agents.tokens import Bearer, BearerSettings, Issuer
+from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.gate import Caller
 
@@ -29,12 +40,22 @@ if TYPE_CHECKING:
     from callgate.store.memory import MemoryAgents
 
 __all__ = [
+    "AgentDirectory",
+    "AgentIdentity",
     "AgentPolicy",
     "ApiKeys",
     "Authenticator",
+    "Bearer",
+    "BearerSettings",
     "Caller",
+    "Composed",
     "Decision",
     "Directories",
+    "HttpDirectory",
+    "Issuer",
+    "KyaPay",
+    "KyaPolicy",
+    "KyaSettings",
     "Listed",
     "MemoryAgents",
     "MemoryLimiter",
@@ -42,11 +63,16 @@ __all__ = [
     "Sources",
     "StaticDirectory",
     "StoreLimiter",
+    "TestKey",
     "ToolLimit",
     "ToolPolicy",
+    "Verified",
+    "Verifier",
     "VerifyOptions",
+    "VerifySettings",
     "WebBotAuthMiddleware",
     "by_environment",
+    "verified",
 ]
 
 # The name by which apps know it.

@@ -5,14 +5,16 @@ Only conditional writes decide who wins.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Connection, Row, Select, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, insert, or_, select, update
 
 from callgate.approval.model import (
+    WITHDRAWN,
     ApprovalBounds,
     Challenge,
     ChallengeUse,
@@ -23,9 +25,12 @@ from callgate.approval.model import (
     Request,
     RequestState,
     Role,
+    Signature,
     Ticket,
     Use,
     User,
+    met,
+    reaches,
 )
 from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
@@ -33,9 +38,11 @@ from callgate.errors import Reason, Refused, Spent
 from callgate.store.front import Store
 from callgate.store.schema import (
     approval_request,
+    approval_signature,
     challenge,
     console_session,
     control,
+    membership,
     passkey,
     person,
     recovery_code,
@@ -79,6 +86,12 @@ def insert_credential(conn: Connection, credential: Credential) -> bool:
     return insert_new(conn, passkey, values)
 
 
+def running(now: int) -> Callable[[], int]:
+    """The caller's time, which goes on while a transaction waits for its turn: what runs out meanwhile has run out."""
+    began = time.monotonic()
+    return lambda: now + int((time.monotonic() - began) * 1000)
+
+
 def _forget_calls(conn: Connection, name: str) -> None:
     """A person who may approve nothing any more has no calls that wait for them, and nothing open to sign."""
     conn.execute(delete(approval_request).where(approval_request.c.person == name))
@@ -86,20 +99,20 @@ def _forget_calls(conn: Connection, name: str) -> None:
     conn.execute(delete(challenge).where(challenge.c.person == name, challenge.c.consumed_at.is_(None)))
 
 
-def _roles(conn: Connection) -> dict[str, str]:
+def _roles(conn: Connection) -> dict[str, Role]:
     """Everybody's role; nobody else changes one until this transaction is over."""
     query = select(person.c.name, person.c.role).order_by(person.c.name).with_for_update()
     return {row.name: row.role for row in conn.execute(query)}
 
 
-def _keep_an_operator(roles: dict[str, str], without: str) -> None:
+def _keep_an_operator(roles: dict[str, Role], without: str) -> None:
     if roles[without] == "operator" and not any(role == "operator" for name, role in roles.items() if name != without):
         raise Refused(Reason.LAST_OPERATOR)
 
 
 _challenge: Final = msgspec.msgpack.Decoder(Challenge)
 _CONSUME: Final = Statement(
-    "UPDATE challenge SET consumed_at = ? WHERE id = ? AND consumed_at IS NULL AND expires_at > ?"
+    "UPDATE challenge SET consumed_at = ? WHERE id = ? AND consumed_at IS NULL AND expires_at > ? RETURNING expires_at"
 )
 # §4.8 steps 11 and 14: zero means that the passkey does not count; otherwise the number only grows.
 _COUNT: Final = Statement(
@@ -108,6 +121,7 @@ _COUNT: Final = Statement(
 )
 _GRANT: Final = Statement(
     "UPDATE approval_request SET state = 'used', call = ? WHERE id = ? AND state = 'approved' AND expires_at > ?"
+    " RETURNING expires_at, person, decision"
 )
 _STATE: Final = Statement("SELECT consumed_at, expires_at FROM challenge WHERE id = ?")
 _REVOKED: Final = Statement("SELECT revoked_at FROM passkey WHERE id = ?")
@@ -195,6 +209,8 @@ class StoredDecision(msgspec.Struct, frozen=True):
     by: str
     note: str | None = None
     evidence: dict[str, Any] | None = None
+    # The passkey that signed it.
+    credential: str | None = None
 
 
 _decision: Final = msgspec.msgpack.Decoder(StoredDecision)
@@ -226,17 +242,26 @@ class SqlApprovals(Repository):
         row = await self._first(select(ticket).where(ticket.c.hash == ticket_hash))
         return None if row is None else Ticket(*row)
 
+    async def tickets(self, now: int) -> Sequence[Ticket]:
+        usable = (ticket.c.used_at.is_(None), ticket.c.expires_at > now)
+        query = select(ticket).where(*usable).order_by(ticket.c.created_at, ticket.c.hash).limit(_MOST_LISTED)
+        return [Ticket(*row) for row in await self._rows(query)]
+
+    async def cancel_ticket(self, ticket_hash: bytes, witness: AuditRow | None = None) -> bool:
+        return await self._change(lambda conn: _drop_tickets(conn, ticket.c.hash == ticket_hash) > 0, witness)
+
     async def begin_registration(
         self, registration: Registration, bounds: ApprovalBounds, *, ticket: bytes | None, now: int
     ) -> None:
         demand(registration.user)
+        clock = running(now)
 
         def begin(conn: Connection) -> None:
-            first = ticket is None or _use_ticket(conn, ticket, registration.user, now) == "setup"
+            first = ticket is None or _use_ticket(conn, ticket, registration.user, clock(), at=now) == "setup"
             if first:
                 _demand_first_use(conn, registration.user)
             _demand_room(conn, registration.user, bounds, now)
-            _put_registration(conn, registration, now, ticketed=not first)
+            _put_registration(conn, registration, now, ticket, ticketed=not first)
 
         await self._change(begin)
 
@@ -260,9 +285,10 @@ class SqlApprovals(Repository):
         witness: AuditRow | None = None,
     ) -> None:
         demand(credential.id, credential.user, credential.name, credential.aaguid, credential.attestation)
+        clock = running(now)
 
         def finish(conn: Connection) -> None:
-            ticketed = _use_registration(conn, challenge, credential.user, now)
+            ticketed = _use_registration(conn, challenge, credential.user, clock(), at=now)
             if not insert_credential(conn, credential):
                 raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
             # First use is over as soon as there is a passkey, also for those who began before that.
@@ -283,6 +309,10 @@ class SqlApprovals(Repository):
             _put_ticket(conn, ticket)
 
         await self._change(use, witness)
+
+    async def has_recovery_code(self, user: str, code: bytes) -> bool:
+        held = (recovery_code.c.person == known(user), recovery_code.c.hash == code)
+        return await self._first(select(recovery_code.c.hash).where(*held)) is not None
 
     async def recovery_codes(self, user: str) -> int:
         own = recovery_code.c.person == known(user)
@@ -315,9 +345,12 @@ class SqlApprovals(Repository):
                 return False
             if role != "operator":
                 _keep_an_operator(roles, name)
+            if not reaches(role, roles[name]):
+                _end_links(conn, passkey.c.person == name)
             conn.execute(update(person).where(person.c.name == name).values(role=role))
             if role == "viewer":
                 _forget_calls(conn, name)
+                self._unsign(conn, approval_signature.c.person == name, None)
             return True
 
         return await self._change(change, witness)
@@ -332,13 +365,40 @@ class SqlApprovals(Repository):
             # Where nobody is left, whoever comes next is an operator again.
             if len(roles) > 1:
                 _keep_an_operator(roles, name)
+            _end_links(conn, passkey.c.person == name)
             conn.execute(delete(person).where(person.c.name == name))
-            for table in (passkey, ticket, recovery_code, registration, console_session):
+            for table in (passkey, ticket, recovery_code, registration, console_session, membership):
                 conn.execute(delete(table).where(table.c.person == name))
             _forget_calls(conn, name)
+            self._unsign(conn, approval_signature.c.person == name, None)
             return True
 
         return await self._change(remove, witness)
+
+    async def groups(self) -> Mapping[str, frozenset[str]]:
+        return await self._store.read(lambda conn: _groups_of(conn, select(membership)))
+
+    async def join_group(self, group: str, name: str, witness: AuditRow | None = None) -> bool:
+        demand(group, name)
+
+        def join(conn: Connection) -> bool:
+            if conn.execute(select(person.c.name).where(person.c.name == name)).first() is None:
+                raise Refused(Reason.USER_UNKNOWN)
+            return insert_new(conn, membership, {"team": group, "person": name})
+
+        return await self._change(join, witness)
+
+    async def leave_group(self, group: str, name: str, at: int, witness: AuditRow | None = None) -> bool:
+        name = known(name)
+        own = (membership.c.team == known(group), membership.c.person == name)
+
+        def leave(conn: Connection) -> bool:
+            if conn.execute(delete(membership).where(*own)).rowcount == 0:
+                return False
+            self._unsign(conn, approval_signature.c.person == name, at, group=group)
+            return True
+
+        return await self._change(leave, witness)
 
     async def credential(self, credential_id: str) -> Credential | None:
         row = await self._first(select(passkey).where(passkey.c.id == known(credential_id)))
@@ -365,9 +425,43 @@ class SqlApprovals(Repository):
             if conn.execute(update(passkey).where(*live).values(revoked_at=at)).rowcount == 0:
                 return False
             conn.execute(delete(console_session).where(console_session.c.credential == credential_id))
+            _end_links(conn, passkey.c.id == credential_id)
+            self._take_approvals_back(conn, credential_id, at)
+            self._unsign(conn, approval_signature.c.credential == credential_id, at)
             return True
 
         return await self._change(revoke, witness)
+
+    def _take_approvals_back(self, conn: Connection, credential: str, at: int) -> None:
+        """Approvals that this passkey signed and no call has used are refusals from now on, which the caller hears."""
+        owner = select(passkey.c.person).where(passkey.c.id == credential).scalar_subquery()
+        unused = _select().where(_columns.person == owner, _columns.state == "approved")
+        for row in conn.execute(unused).all():
+            decision = _decision.decode(row.decision)
+            if _signed_with(decision) == credential:
+                no = replace(decision, at=at, note="the passkey that approved this call was revoked")
+                values = {"state": "refused", "decision": msgspec.msgpack.encode(no)}
+                conn.execute(update(approval_request).where(_id == row.id).values(values))
+                self._store.backend.announce(conn)
+
+    def _unsign(self, conn: Connection, whose: ColumnElement[bool], at: int | None, *, group: str = "") -> None:
+        """Signatures of somebody who may not sign any more, or not as one of this group, are none. Whoever waits needs
+        another one; an approval that no call has used becomes a refusal, which the caller hears.
+        """
+        both = _select().join(approval_signature, approval_signature.c.request == _id)
+        undecided = _columns.state.in_(("waiting", "approved"))
+        for row in conn.execute(both.where(whose, undecided)).all():
+            asked = _request_of(row)
+            if group and not any(group in one.of for one in asked.policy.quorums):
+                continue
+            conn.execute(delete(approval_signature).where(approval_signature.c.request == row.id, whose))
+            if row.state == "approved":
+                decision = _decision.decode(row.decision)
+                note = "somebody who approved this call may not approve it any more"
+                no = replace(decision, at=at or decision.at, note=note, credential=None)
+                values = {"state": "refused", "decision": msgspec.msgpack.encode(no)}
+                conn.execute(update(approval_request).where(_id == row.id).values(values))
+            self._store.backend.announce(conn)
 
     # -- challenges and requests -------------------------------------------------------------------------------
 
@@ -405,12 +499,13 @@ class SqlApprovals(Repository):
         return challenge, None if row[2] is None else credential_of(row[2:])
 
     async def use(self, use: Use, witness: AuditRow | None = None) -> None:
+        clock = running(use.at)
         if isinstance(use, ChallengeUse):
-            await self._store.run(lambda conn: self._consume(conn, use, witness))
+            await self._store.run(lambda conn: self._consume(conn, use, clock, witness))
         else:
-            await self._store.run(lambda conn: self._use_grant(conn, use, witness))
+            await self._store.run(lambda conn: self._use_grant(conn, use, clock, witness))
 
-    def _consume(self, conn: Connection, use: ChallengeUse, witness: AuditRow | None) -> None:
+    def _consume(self, conn: Connection, use: ChallengeUse, clock: Callable[[], int], witness: AuditRow | None) -> None:
         """§4.8, steps 13 and 14, and their record.
 
         All of it is sent before anything is known of its success: raising undoes all of it (the store's savepoint).
@@ -422,22 +517,37 @@ class SqlApprovals(Repository):
             consumed = _CONSUME.run(conn, use.at, challenge, use.at)
             moved = _COUNT.run(conn, use.counter, use.at, use.backed_up, credential, use.counter)
             self._record(conn, witness)
-        if consumed.rowcount != 1:
+        found = consumed.fetchall()
+        if not found:
             raise Spent(_why_not(conn, challenge, use.at))
+        # VA-129: this transaction may have waited for its turn since the time in `use`.
+        if found[0][0] <= clock():
+            raise Spent(Reason.CHALLENGE_EXPIRED)
         if moved.rowcount != 1:
-            found = _REVOKED.first(conn, credential)
-            gone = found is None or found[0] is not None
+            held = _REVOKED.first(conn, credential)
+            gone = held is None or held[0] is not None
             raise Spent(Reason.UNKNOWN_CREDENTIAL if gone else Reason.SIGNATURE_COUNTER_REGRESSION)
         self._tally.freed()
 
-    def _use_grant(self, conn: Connection, use: GrantUse, witness: AuditRow | None) -> None:
+    def _use_grant(self, conn: Connection, use: GrantUse, clock: Callable[[], int], witness: AuditRow | None) -> None:
         driver = conn.connection.driver_connection
         with self._store.backend.together(driver):
             self._store.backend.hold_approvals(driver)
             used = _GRANT.run(conn, use.call, known(use.request), use.at)
             self._record(conn, witness)
-        if used.rowcount != 1:
+        found = used.fetchall()
+        if not found or found[0][0] <= clock():
             raise Spent(Reason.APPROVAL_EXPIRED)
+        _, user, decision = found[0]
+        if use.call == WITHDRAWN:
+            return
+        if _by_several(user):
+            row = conn.execute(_select().where(_id == known(use.request))).one()
+            holds = _is_met(conn, _request_of(row))
+        else:
+            holds = _still_approves(conn, _signed_with(_decision.decode(decision)), user)
+        if not holds:
+            raise Spent(Reason.UNKNOWN_CREDENTIAL)
 
     async def open_request(self, request: Request, bounds: ApprovalBounds, witness: AuditRow | None = None) -> Request:
         demand(request.id, request.user)
@@ -450,13 +560,15 @@ class SqlApprovals(Repository):
         def open_or_find(conn: Connection) -> Request:
             # A request is of no use to anyone a day after it ran out, decided or not.
             _drop_some(conn, _id, _columns.expires_at < new.created_at - DAY_MS)
+            # A request lives a day at most.
+            _drop_some(conn, approval_signature.c.request, approval_signature.c.at < new.created_at - 3 * DAY_MS)
             unexpired = (_columns.person == new.user, _columns.expires_at > new.created_at)
             same = _select().where(*unexpired, _columns.call_key == key, _columns.state.in_(("waiting", "approved")))
             found = conn.execute(same.order_by(_columns.created_at, _id).limit(1)).first()
             if found is not None:
                 return _request_of(found)
-            if count(conn, approval_request, *unexpired, _columns.state == "waiting") >= bounds.requests_per_user:
-                raise Refused(Reason.APPROVAL_LIMIT)
+            waiting = select(_columns.body).where(*unexpired, _columns.state == "waiting")
+            _demand_place(conn.execute(waiting).scalars().all(), new.caller, bounds.requests_per_user)
             values = (new.id, new.user, key, new.state, new.created_at, new.expires_at, None, None, body)
             conn.execute(insert(approval_request).values(values))
             self._record(conn, witness)
@@ -503,38 +615,102 @@ class SqlApprovals(Repository):
     async def requests(
         self, user: str | None = None, *, states: Sequence[RequestState] = (), limit: int = 100
     ) -> Sequence[Request]:
-        query = _select().order_by(_columns.created_at.desc(), _id.desc()).limit(max(0, min(limit, _MOST_LISTED)))
-        if user is not None:
-            query = query.where(_columns.person == known(user))
+        most = max(0, min(limit, _MOST_LISTED))
+        query = _select().order_by(_columns.created_at.desc(), _id.desc())
         if states:
             query = query.where(_columns.state.in_(states))
-        return [_request_of(row) for row in await self._rows(query)]
+        if user is None:
+            return [_request_of(row) for row in await self._rows(query.limit(most))]
+        name = known(user)
+
+        def read(conn: Connection) -> list[Request]:
+            own = [_request_of(row) for row in conn.execute(query.where(_columns.person == name).limit(most))]
+            shared = conn.execute(query.where(_columns.person.contains(" ")).limit(_MOST_LISTED)).all()
+            groups = _groups_of(conn, select(membership).where(membership.c.person == name)).get(name, frozenset())
+            own += [one for one in map(_request_of, shared) if one.policy.asks(groups)]
+            return sorted(own, key=lambda one: (one.created_at, one.id), reverse=True)[:most]
+
+        return await self._store.read(read)
 
     async def approve_request(
         self, request_id: str, use: ChallengeUse, evidence: dict[str, Any], by: str, witness: AuditRow | None = None
     ) -> Request:
-        decision = StoredDecision(use.at, by, evidence=evidence)
+        decision = StoredDecision(use.at, by, evidence=evidence, credential=use.credential)
+        clock = running(use.at)
 
         def approve(conn: Connection) -> Request:
-            decided = self._decide(conn, known(request_id), "approved", decision)
-            self._consume(conn, use, witness)
+            row = conn.execute(_select().where(_id == known(request_id))).first()
+            if row is not None and (asked := _request_of(row)).policy.quorums:
+                return self._sign(conn, asked, Signature(asked.id, by, use.credential, use.at, evidence), clock)
+            return self._decide(conn, known(request_id), "approved", decision, clock())
+
+        def consume(conn: Connection) -> Request:
+            decided = approve(conn)
+            self._consume(conn, use, clock, witness)
             return decided
 
-        return await self._change(approve)
+        return await self._change(consume)
+
+    def _sign(self, conn: Connection, asked: Request, new: Signature, clock: Callable[[], int]) -> Request:
+        """One more signature; the last that is needed lets the call through."""
+        if asked.state != "waiting" or asked.expires_at <= clock():
+            raise Spent(Reason.APPROVAL_EXPIRED if asked.state == "waiting" else Reason.APPROVAL_DECIDED)
+        if not _still_approves(conn, new.credential, new.user):
+            raise Spent(Reason.UNKNOWN_CREDENTIAL)
+        own = _groups_of(conn, select(membership).where(membership.c.person == new.user))
+        if not asked.policy.asks(own.get(new.user, frozenset())):
+            raise Spent(Reason.NOT_ASKED)
+        if any(one.user == new.user for one in _signatures(conn, asked.id)):
+            raise Spent(Reason.APPROVAL_SIGNED)
+        # What this person signed before with a passkey that counts no longer makes room.
+        conn.execute(delete(approval_signature).where(*_signature_of(asked.id, new.user)))
+        conn.execute(insert(approval_signature).values(_signature_row(new)))
+        if not _is_met(conn, asked):
+            self._store.backend.announce(conn)
+            return asked
+        signed = _signatures(conn, asked.id)
+        evidence = {"signatures": [one.evidence for one in signed]}
+        by = ", ".join(one.user for one in signed)
+        decision = StoredDecision(new.at, by, evidence=evidence, credential=new.credential)
+        return self._decide(conn, asked.id, "approved", decision, clock())
+
+    async def signatures(self, request_id: str) -> Sequence[Signature]:
+        return await self._store.read(lambda conn: _signatures(conn, known(request_id)))
 
     async def refuse_request(
-        self, request_id: str, by: str, note: str, at: int, witness: AuditRow | None = None
+        self,
+        request_id: str,
+        by: str,
+        note: str,
+        at: int,
+        witness: AuditRow | None = None,
+        *,
+        even_approved: bool = False,
     ) -> Request:
         decision = StoredDecision(at, _whole(by), note=_whole(note))
-        return await self._change(lambda conn: self._decide(conn, known(request_id), "refused", decision), witness)
+        clock = running(at)
+        undecided: tuple[RequestState, ...] = ("waiting", "approved") if even_approved else ("waiting",)
 
-    def _decide(self, conn: Connection, request_id: str, state: RequestState, decision: StoredDecision) -> Request:
-        waiting = (_id == request_id, _columns.state == "waiting", _columns.expires_at > decision.at)
+        def refuse(conn: Connection) -> Request:
+            return self._decide(conn, known(request_id), "refused", decision, clock(), undecided)
+
+        return await self._change(refuse, witness)
+
+    def _decide(  # noqa: PLR0917 - private
+        self,
+        conn: Connection,
+        request_id: str,
+        state: RequestState,
+        decision: StoredDecision,
+        now: int,
+        undecided: tuple[RequestState, ...] = ("waiting",),
+    ) -> Request:
+        waiting = (_id == request_id, _columns.state.in_(undecided), _columns.expires_at > now)
         statement = update(approval_request).where(*waiting)
         done = conn.execute(statement.values(state=state, decision=msgspec.msgpack.encode(decision))).rowcount
         row = conn.execute(_select().where(_id == request_id)).first()
         if done != 1:
-            decided = row is not None and row.state != "waiting"
+            decided = row is not None and row.state not in undecided
             raise Spent(Reason.APPROVAL_DECIDED if decided else Reason.APPROVAL_EXPIRED)
         assert row is not None
         self._store.backend.announce(conn)
@@ -583,9 +759,35 @@ class SqlApprovals(Repository):
         return stored if stored is not None else await self._change(make)
 
 
+class _Asker(msgspec.Struct, frozen=True):
+    """A request's caller alone."""
+
+    caller: str
+
+
+_asker: Final = msgspec.msgpack.Decoder(_Asker)
+
+
+def _who(caller: str) -> str:
+    """The agent or address of a caller, whatever its sessions (`caller_of`)."""
+    return caller.partition("\n")[0].rpartition(" ")[0]
+
+
+def _demand_place(waiting: Sequence[bytes], caller: str, most: int) -> None:
+    """A caller that is alone has `most` places. There are twice as many, and nobody takes more than half of those that
+    others leave: so the next one finds some, too.
+    """
+    own = sum(_who(_asker.decode(body).caller) == _who(caller) for body in waiting)
+    left = 2 * most - (len(waiting) - own)
+    if own >= (left + 1) // 2:
+        raise Refused(Reason.APPROVAL_LIMIT)
+
+
 def _put_ticket(conn: Connection, new: Ticket) -> None:
     if conn.execute(select(person.c.name).where(person.c.name == new.user)).first() is None:
         raise Refused(Reason.USER_UNKNOWN)
+    if not _vouches(conn, new.credential, new.user):
+        raise Refused(Reason.UNKNOWN_CREDENTIAL)
     long_ago = new.created_at - DAY_MS
     _drop_some(conn, ticket.c.hash, or_(ticket.c.used_at < long_ago, ticket.c.expires_at < long_ago))
     conn.execute(insert(ticket).values(msgspec.structs.astuple(new)))
@@ -597,17 +799,56 @@ def _drop_some(conn: Connection, key: ColumnElement[Any], old: ColumnElement[boo
     conn.execute(delete(table).where(key.in_(select(key).where(old).limit(SWEEP))))
 
 
-def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int) -> str:
-    """Use it up; what it is for."""
-    good = (
-        ticket.c.hash == ticket_hash,
-        ticket.c.person == user,
-        ticket.c.used_at.is_(None),
-        ticket.c.expires_at > now,
-    )
-    if conn.execute(update(ticket).where(*good).values(used_at=now)).rowcount == 0:
+def _use_up(
+    conn: Connection, table: Table, which: ColumnElement[bool], user: str, now: int, *, at: int
+) -> Row[Any] | None:
+    """Use up a ticket or a registration: once, by this person, in time. `at` is when the caller asked for it."""
+    good = (which, table.c.person == user, table.c.used_at.is_(None), table.c.expires_at > now)
+    if conn.execute(update(table).where(*good).values(used_at=at)).rowcount == 0:
+        return None
+    return conn.execute(select(table).where(which)).one()
+
+
+def _use_ticket(conn: Connection, ticket_hash: bytes, user: str, now: int, *, at: int) -> str:
+    """What it is for."""
+    used = _use_up(conn, ticket, ticket.c.hash == ticket_hash, user, now, at=at)
+    if used is None or not _vouches(conn, used.credential, user):
         raise Refused(Reason.ENROLMENT_NOT_AUTHORISED)
-    return str(conn.execute(select(ticket.c.purpose).where(ticket.c.hash == ticket_hash)).scalar_one())
+    return str(used.purpose)
+
+
+def _vouches(conn: Connection, credential: str | None, user: str) -> bool:
+    """Whether this passkey may let this person enrol one: their own, or an operator's, and not revoked. None: it was
+    the command line or a recovery code."""
+    if credential is None:
+        return True
+    mine = or_(person.c.name == user, person.c.role == "operator")
+    return conn.execute(_held(credential).where(mine)).first() is not None
+
+
+def _still_approves(conn: Connection, credential: str | None, user: str) -> bool:
+    own = (person.c.name == user, person.c.role != "viewer")
+    return credential is not None and conn.execute(_held(credential).where(*own)).first() is not None
+
+
+def _held(credential: str) -> Select[Any]:
+    joined = select(passkey.c.id).join(person, person.c.name == passkey.c.person)
+    return joined.where(passkey.c.id == credential, passkey.c.revoked_at.is_(None))
+
+
+def _signed_with(decision: StoredDecision) -> str | None:
+    """Decisions of versions before it was kept by itself have it in their evidence."""
+    return decision.credential or (decision.evidence or {}).get("credential")
+
+
+def _end_links(conn: Connection, whose: ColumnElement[bool]) -> None:
+    """The tickets that these passkeys signed for, and what was begun with them, allow nothing any more."""
+    _drop_tickets(conn, ticket.c.credential.in_(select(passkey.c.id).where(whose)))
+
+
+def _drop_tickets(conn: Connection, which: ColumnElement[bool]) -> int:
+    conn.execute(delete(registration).where(registration.c.ticket.in_(select(ticket.c.hash).where(which))))
+    return conn.execute(delete(ticket).where(which)).rowcount
 
 
 def _demand_first_use(conn: Connection, user: str) -> None:
@@ -629,29 +870,76 @@ def _demand_room(conn: Connection, user: str, bounds: ApprovalBounds, now: int) 
         raise Refused(Reason.APPROVAL_LIMIT)
 
 
-def _use_registration(conn: Connection, challenge: bytes, user: str, now: int) -> bool:
-    """Use it up; whether it was begun with a ticket."""
-    good = (
-        registration.c.challenge == challenge,
-        registration.c.person == user,
-        registration.c.used_at.is_(None),
-        registration.c.expires_at > now,
-    )
-    if conn.execute(update(registration).where(*good).values(used_at=now)).rowcount == 0:
+def _use_registration(conn: Connection, challenge: bytes, user: str, now: int, *, at: int) -> bool:
+    """Whether it was begun with a ticket."""
+    used = _use_up(conn, registration, registration.c.challenge == challenge, user, now, at=at)
+    if used is not None and used.ticket is not None:
+        row = conn.execute(select(ticket.c.credential).where(ticket.c.hash == used.ticket)).first()
+        used = used if row is not None and _vouches(conn, row.credential, user) else None
+    if used is None:
         raise Refused(Reason.NO_PENDING_ENROLLMENT)
-    query = select(registration.c.ticketed).where(registration.c.challenge == challenge)
-    return bool(conn.execute(query).scalar_one())
+    return bool(used.ticketed)
 
 
-def _put_registration(conn: Connection, new: Registration, now: int, *, ticketed: bool) -> None:
+def _put_registration(
+    conn: Connection, new: Registration, now: int, ticket_hash: bytes | None, *, ticketed: bool
+) -> None:
     _drop_some(conn, registration.c.challenge, registration.c.expires_at < now - KEEP_MS)
-    values = (new.challenge, new.user, ticketed, new.created_at, new.expires_at, new.used_at)
+    values = (new.challenge, new.user, ticketed, new.created_at, new.expires_at, new.used_at, ticket_hash)
     conn.execute(insert(registration).values(values))
 
 
 def _replace_codes(conn: Connection, user: str, codes: Sequence[bytes]) -> None:
     conn.execute(delete(recovery_code).where(recovery_code.c.person == user))
     conn.execute(insert(recovery_code), [{"person": user, "hash": code} for code in set(codes)])
+
+
+def _groups_of(conn: Connection, query: Select[Any]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for row in conn.execute(query):
+        found.setdefault(row.person, set()).add(row.team)
+    return {name: frozenset(groups) for name, groups in found.items()}
+
+
+def _signature_of(request_id: str, name: str) -> tuple[ColumnElement[bool], ...]:
+    return approval_signature.c.request == request_id, approval_signature.c.person == name
+
+
+def _signature_row(new: Signature) -> tuple[Any, ...]:
+    return new.request, new.user, new.credential, new.at, msgspec.msgpack.encode(new.evidence)
+
+
+def _signature(row: Row[Any]) -> Signature:
+    return Signature(row.request, row.person, row.credential, row.at, msgspec.msgpack.decode(row.evidence))
+
+
+def _signatures(conn: Connection, request_id: str) -> list[Signature]:
+    """Those that count now: the passkey holds, and its person may approve."""
+    columns = approval_signature.c
+    query = (
+        select(approval_signature)
+        .join(passkey, passkey.c.id == columns.credential)
+        .join(person, person.c.name == columns.person)
+        .where(
+            columns.request == request_id,
+            passkey.c.person == columns.person,
+            passkey.c.revoked_at.is_(None),
+            person.c.role != "viewer",
+        )
+    )
+    return [_signature(row) for row in conn.execute(query.order_by(columns.at, columns.person))]
+
+
+def _is_met(conn: Connection, asked: Request) -> bool:
+    """Whether enough people have signed who count now, as they are in their groups now."""
+    signed = [one.user for one in _signatures(conn, asked.id)]
+    groups = _groups_of(conn, select(membership).where(membership.c.person.in_(signed)))
+    return met(asked.policy.quorums, {name: groups.get(name, frozenset()) for name in signed})
+
+
+def _by_several(user: str) -> bool:
+    """Whether this is the name of a person, or what stands for several (`ApprovalPolicy.people`)."""
+    return " " in user
 
 
 def _select() -> Select[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
-from sqlalchemy import Connection, Select, delete, func, insert, or_, select, text
+from sqlalchemy import Connection, Select, and_, delete, func, insert, or_, select, text
 
 from callgate.audit.records import ADMIN, COLUMNS, DECISION, OUTCOME, AuditRow
 from callgate.audit.storage import Archived, Counted, Filter, TreeHead
@@ -71,6 +71,21 @@ class AuditTables:
 
     def last_archived(self) -> int:
         return int(self._conn.execute(select(func.coalesce(func.max(audit_checkpoint.c.at), 0))).scalar_one())
+
+    def archived_before(self, before: Archived | None, limit: int) -> Sequence[Archived]:
+        size, at = audit_checkpoint.c.size, audit_checkpoint.c.at
+        query = select(audit_checkpoint).order_by(size.desc(), at.desc()).limit(limit)
+        if before is not None:
+            query = query.where(or_(size < before.size, and_(size == before.size, at < before.at)))
+        return [Archived(*row) for row in self._conn.execute(query)]
+
+    def archived_at(self, size: int, at: int) -> Archived | None:
+        wanted = (audit_checkpoint.c.size == size) & (audit_checkpoint.c.at == at)
+        row = self._conn.execute(select(audit_checkpoint).where(wanted)).first()
+        return None if row is None else Archived(*row)
+
+    def put_archived(self, checkpoint: Archived) -> None:
+        upsert(self._conn, audit_checkpoint, [msgspec.structs.asdict(checkpoint)], ("note",))
 
     def take_turn(self) -> bool:
         return self._backend.take_turn(self._conn)

@@ -184,6 +184,9 @@ class KillSwitch:
             # Not to be expected, so the state ages into `stale` and calls are refused; the reading goes on.
             log.exception("the kill switch could not be read")
             return
+        if self._read_at is not None and before < self._read_at:
+            # Another reading, which began later, came first: this one may be older than what somebody has just turned.
+            return
         if state.on != self._state.on:
             log.warning("kill switch is now %s (%s)", "on" if state.on else "off", state.by)
             if self._read_at is not None:

@@ -110,6 +110,8 @@ class Writer:
         # One writer at a time in this process: waiting here is fair, SQLite's busy handler sleeps.
         self.turn = threading.Lock()
         self.lost = 0
+        # Why the last batch could not be written, if it could not.
+        self.failing: str | None = None
 
     def start(self) -> None:
         self._thread.start()
@@ -201,6 +203,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001 — fail closed: whatever happened, nobody may think it is durable
             self._failed(batch, error)
             return
+        self.failing = None
         settle(batch)
 
     def _write(self, batch: Sequence[Job]) -> None:
@@ -267,6 +270,7 @@ class Writer:
             cause = StoreUnavailable(f"the store refused a write: {error}", advice="Run `callgate store check`.")
         else:
             log.warning("store unavailable: %s", cause)
+            self.failing = str(cause)
         for job in batch:
             job.error = cause
             if job.future is None and job.told is None:
@@ -397,6 +401,11 @@ class Store:
     def queued(self) -> int:
         """How many writes wait."""
         return self._writer.queued
+
+    @property
+    def failing(self) -> str | None:
+        """Why the last batch of writes could not be written; None if it was."""
+        return self._writer.failing
 
     @property
     def lost(self) -> int:

@@ -30,7 +30,7 @@ from sqlalchemy import (
 from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused
-from callgate.pinning.model import Change, Connected, Pin, ServerSeen, ToolSeen
+from callgate.pinning.model import Change, Connected, ItemKind, Pin, ServerSeen, ToolSeen, kind_of
 from callgate.pinning.storage import (
     USUAL,
     ChainHead,
@@ -162,9 +162,10 @@ class ObservedTool(NamedTuple):
 class ObservedList:
     """A list of tools as it was met just now."""
 
-    def __init__(self, server: ServerSeen, tools: Iterable[ToolSeen], *, whole: bool) -> None:
+    def __init__(self, server: ServerSeen, tools: Iterable[ToolSeen], *, whole: bool, kind: ItemKind = "tool") -> None:
         self.server = server
         self.whole = whole
+        self.kind = kind
         plain = {"server_id": server.server_id, "first_seen": 0, "last_seen": 0, "changes": 0, "gone": False}
         self._tools = [replace(tool, **plain) for tool in tools]
         self._bodies = [pack(tool) for tool in self._tools]
@@ -214,6 +215,8 @@ class ListRecorder:
         moved = [key for key, one in met.items() if key in held and (held[key].gone or held[key].state != one.state)]
         missing = [key for key, one in held.items() if whole and key not in met and not one.gone]
         before = self._texts([*moved, *missing])
+        # A list of prompts says nothing of tools, nor the other way round.
+        missing = [key for key in missing if kind_of(before[key].tool) == self._sighting.kind]
         if missing:
             self._lose(missing, before)
         new = [key for key in met if key not in held]
@@ -222,7 +225,7 @@ class ListRecorder:
         changes = {key: compare(before.get(key), met[key].tool) for key in met if key in before or key not in held}
         self._add(new, met)
         self._move(moved, met, before, changes)
-        if not whole:
+        if not whole or self._sighting.kind != "tool":
             self._touch(key for key in met if key in held and key not in before)
         if any(change is not None and change.what == "text" for change in changes.values()):
             self._trim(bounds.texts)
@@ -434,15 +437,22 @@ class SqlPins(Repository):
     """
 
     async def saw(
-        self, server: ServerSeen, tools: Sequence[ToolSeen], *, whole: bool, bounds: PinBounds = USUAL
+        self,
+        server: ServerSeen,
+        tools: Sequence[ToolSeen],
+        *,
+        whole: bool,
+        bounds: PinBounds = USUAL,
+        kind: ItemKind = "tool",
     ) -> tuple[Change, ...]:
-        sighting = ObservedList(server, tools, whole=whole)
+        sighting = ObservedList(server, tools, whole=whole, kind=kind)
         known_as = select(server_seen).where(server_seen.c.key == parts_hash(server.server_id))
 
         def meet(conn: Connection) -> tuple[Change, ...]:
             before = conn.execute(known_as).first()
+            listed = whole and kind == "tool"
             same = (
-                before is not None and whole and before.list_state == sighting.state and len(sighting) <= bounds.tools
+                before is not None and listed and before.list_state == sighting.state and len(sighting) <= bounds.tools
             )
             changes = () if same else ListRecorder(conn, sighting, before.whole_seen if before else 0).hold(bounds)
             _put_server(conn, sighting, before)
@@ -607,17 +617,23 @@ def _tool_of(row: Row[Any]) -> ToolSeen:
 
 def _put_server(conn: Connection, sighting: ObservedList, before: Row[Any] | None) -> None:
     server, at = sighting.server, sighting.server.last_seen
-    first, seen, full = server.first_seen or at, at, at if sighting.whole else 0
+    listed = sighting.whole and sighting.kind == "tool"
+    first, seen, full = server.first_seen or at, at, at if listed else 0
     known = None
     if before is not None:
         known = replace(unpack(before.body, ServerSeen), last_seen=before.last_seen)
         first = known.first_seen
         # Clocks of several gateways differ; time does not go back.
         seen, full = max(seen, before.last_seen), max(full, before.whole_seen)
+    state = sighting.state if listed else b""
+    if known is not None and sighting.kind != "tool":
+        # Its list of tools is what it was.
+        kept = {name: getattr(known, name) for name in ("problem", "digest", "tools", "size")}
+        server, state = replace(server, **kept), before.list_state if before is not None else b""
     values = {
         "last_seen": seen,
         "whole_seen": full,
-        "list_state": sighting.state if sighting.whole else b"",
+        "list_state": state,
         "body": pack(replace(server, first_seen=first, last_seen=0, names=names_of(known, server))),
     }
     key = parts_hash(server.server_id)

@@ -22,9 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0008"
+HEAD: Final = "0010"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", HEAD)
 
 metadata: Final = MetaData()
 
@@ -99,9 +99,11 @@ passkey: Final = _table(
     Index("passkey_person", "person"),
 )
 
+# `credential` is the passkey that signed for it, where one did.
 ticket: Final = _table(
     "ticket",
-    "hash blob key, person text, purpose text, issued_by text, created_at int, expires_at int, used_at int?",
+    "hash blob key, person text, purpose text, issued_by text, created_at int, expires_at int, used_at int?, "
+    "credential text?",
 )
 
 # A used code is gone.
@@ -109,7 +111,7 @@ recovery_code: Final = _table("recovery_code", "person text key, hash blob key")
 
 registration: Final = _table(
     "registration",
-    "challenge blob key, person text, ticketed bool, created_at int, expires_at int, used_at int?",
+    "challenge blob key, person text, ticketed bool, created_at int, expires_at int, used_at int?, ticket blob?",
     Index("registration_person", "person"),
     Index("registration_expires_at", "expires_at"),
 )
@@ -123,6 +125,17 @@ challenge: Final = _table(
     Index("challenge_person", "person", "expires_at"),
     Index("challenge_expires_at", "expires_at"),
     sqlite_autoincrement=True,
+)
+
+# Which people are in which groups; a group is there while somebody is in it.
+membership: Final = _table("membership", "team text key, person text key", Index("membership_person", "person"))
+
+# The signatures of calls that several people have to approve: one of each person. `evidence` is msgpack.
+approval_signature: Final = _table(
+    "approval_signature",
+    "request text key, person text key, credential text, at int, evidence blob",
+    Index("approval_signature_person", "person"),
+    Index("approval_signature_at", "at"),
 )
 
 # `call_key` is a hash of who may use the approval and for what; `body` is the request as it was opened, `decision` what

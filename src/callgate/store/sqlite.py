@@ -250,6 +250,14 @@ class SqliteBackend:
         except sqlite3.Error as error:
             raise StoreUnavailable(f"the copy to {target} failed: {error}", advice="Look at free disk space.") from None
 
+    def put_back(self, source: Path) -> None:
+        """The reverse: this database becomes what that file holds, in one step, also for who has it open."""
+        try:
+            with closing(sqlite3.connect(source)) as copy, closing(self._plain()) as target:
+                copy.backup(target, pages=-1)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"{source} was not put back: {error}", advice="Try again.") from None
+
     def announce(self, conn: Connection) -> None:
         """Every commit moves `PRAGMA data_version` for the other connections."""
 

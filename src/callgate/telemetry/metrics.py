@@ -223,6 +223,23 @@ class Metrics(Collector):
             "1 once this process has found that the audit log was tampered with, until it is restarted.",
             Gauge,
         )
+        self.audit_cosigned_size = Family(
+            "callgate_audit_cosigned_size",
+            "Records of the audit log up to the last head that enough witnesses cosigned.",
+            Gauge,
+        )
+        self.audit_unseen_seconds = Family(
+            "callgate_audit_unseen_seconds",
+            "For how long the oldest audit record that no quorum of witnesses has seen waits.",
+            Gauge,
+        )
+        self._witnesses = set[str]()
+        self.witness_failing = Family(
+            "callgate_witness_failing",
+            "1 while a witness has not cosigned the newest head that it was asked for.",
+            Gauge,
+            {"witness": self._witnesses},
+        )
         self.process_starts = Family(
             "callgate_process_starts_total", "Processes started for servers with a command.", Counter, server
         )
@@ -273,9 +290,10 @@ class Metrics(Collector):
         """For the registry."""
         return (family.collect() for family in self.families())
 
-    def know(self, servers: Iterable[str]) -> None:
+    def know(self, servers: Iterable[str], witnesses: Iterable[str] = ()) -> None:
         """Takes the names of a new configuration; what was counted stays."""
         self._servers.update(servers)
+        self._witnesses.update(witnesses)
 
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""

@@ -24,6 +24,8 @@ _NONE: Final = frozenset[str]()
 _LONGEST: Final = 4_000
 _TOKENS: Final = 1_000
 _WORDS: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+# Which database it is.
+_ID: Final = re.compile(r"[a-z]+_id|[a-z]+I[dD]")
 
 
 class CommandEffect(msgspec.Struct, frozen=True):
@@ -85,9 +87,13 @@ def known(arguments: Mapping[str, Any]) -> CommandEffect | None:
             statement = value
         elif words == {"stdin"} and isinstance(value, str):
             fed = True
-        elif not words <= _LISTS["arguments.beside"] or not isinstance(value, str | int | float):
+        elif not isinstance(value, str | int | float) or not (
+            words <= _LISTS["arguments.beside"] or _ID.fullmatch(name)
+        ):
             return None
     if bool(command) == bool(statement) or (operands and len(command) != 1) or "" in command or "" in operands:
+        return None
+    if command and any(map(_ID.fullmatch, arguments)):
         return None
     if statement:
         return _told(statement, of_statement)

@@ -14,6 +14,10 @@ _LISTS: Final = word_lists("argument_words")
 _WORDS: Final = _LISTS["critical"]
 _SOMEBODY: Final = _LISTS["somebody"]
 _ADDRESSES: Final = _LISTS["addresses"]
+_SOMEWHERE: Final = _LISTS["somewhere"]
+_SETTINGS: Final = _LISTS["settings"]
+_OBEYED: Final = _LISTS["obeyed"]
+_WHOM: Final = (_SOMEBODY | {"email", "emails", "shipping"}) - _ADDRESSES - {"to", "destination", "dest"}
 _CARRIED: Final = _LISTS["carried"]
 _MEASURES: Final = _LISTS["measures"]
 _FIELDS: Final = _LISTS["fields"]
@@ -138,6 +142,31 @@ def named_critical(name: str) -> bool:
 def names_somebody(name: str) -> bool:
     """Whether what stands under a name is whom or where something goes to."""
     return not _SOMEBODY.isdisjoint(_words(name))
+
+
+@remembered
+def is_whom(path: str) -> bool:
+    """Whether somebody is reached or paid at what stands at a path: not a link, nor where something is put."""
+    words = _words(path)
+    return not _WHOM.isdisjoint(words) and _ADDRESSES.isdisjoint(words)
+
+
+@remembered
+def is_somewhere(name: str) -> bool:
+    """Whether what stands under a name is who gets to see something, or the place where they do."""
+    return not _SOMEWHERE.isdisjoint(_words(name))
+
+
+@remembered
+def is_setting(tool: str) -> bool:
+    """Whether a tool is named for what programs go by when they start."""
+    return not _SETTINGS.isdisjoint(_words(tool))
+
+
+@remembered
+def is_obeyed(name: str) -> bool:
+    """Whether what stands under a name is run, or told to a program that does what it says."""
+    return not _OBEYED.isdisjoint(_words(name))
 
 
 @remembered

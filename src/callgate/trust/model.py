@@ -22,7 +22,6 @@ UNTRUSTED: Final = "untrustedPublic"
 CLASSES: Final = ("none", "user", "pii", "financial", "regulated", "credentials", "unknown")
 
 # `_meta` members of ours.
-SESSION_META: Final = "dev.callgate/session"
 PROMPT_META: Final = "dev.callgate/prompt"
 CONSENT_META: Final = "dev.callgate/consent"
 WARNING_META: Final = "dev.callgate/warning"
@@ -217,6 +216,8 @@ class Provenance(msgspec.Struct, frozen=True):
     texts_read: bool = False
     # The user's words are known, and do not ask for what the tool does.
     unasked: bool = False
+    # Paths of ids where the user's latest words name another one.
+    others_than_named: tuple[str, ...] = ()
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -78,14 +78,15 @@ def _gravest(effects: Iterable[str]) -> int:
 
 
 def _guess(tool: Mapping[str, Any]) -> Proposal:
-    words = _words(tool.get("name"))
+    words = _own_words(tool.get("name"))
     schema = tool.get("inputSchema")
     named = [_words(one) for one in _names(schema)]
     named_for = found = _of_name(words)
     # `log_work` may be about a log, or write one.
     unnamed = not found or all(map(_is_noun, (word for word in words if _verb(word) is not None)))
     found = found | _of_text(tool.get("description"), first=unnamed) | _of_text(tool.get("title"), first=unnamed)
-    if named_for == {"reads"} and _LOOKS_UP.search(str(tool.get("description"))[:_CHARS]):
+    about = str(tool.get("description"))[:_CHARS]
+    if named_for == {"reads"} and (_LOOKS_UP.search(about) or _only_asks(about)):
         # `read_query`: to run a query that only reads is to read.
         found.discard("runs")
     told = set(found)
@@ -93,7 +94,9 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
     said = hints if isinstance(hints, Mapping) else {}
     found |= _of_nouns(words, named_for or found)
     gives_out = not _LISTS["gives_out"].isdisjoint(words)
-    found |= _of_arguments(named, reads=found <= {"reads"} and bool(found), gives_out=gives_out, schema=schema)
+    found |= _of_arguments(
+        named, name=words, reads=found <= {"reads"} and bool(found), gives_out=gives_out, schema=schema
+    )
     if "draft" in words and "sends" not in told:
         # It lies there until it is sent.
         found.discard("sends")
@@ -125,12 +128,34 @@ def _guess(tool: Mapping[str, Any]) -> Proposal:
         return Proposal()
     if reads:
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
-    if not told and words and _is_plural(words[-1]):
+    if not told and words and (_is_plural(words[-1]) or (words[-1] in _LISTS["given"] and not _has_switch(schema))):
         # `product_reviews`: it is named for what it gives, and its text says of nothing that it is done.
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "definition")
     if said.get("readOnlyHint") is True:
         return Proposal(Effects(("reads_others",) if strange else ("reads_own",)), "server")
     return Proposal()
+
+
+def _has_switch(schema: object) -> bool:
+    """Whether an argument with which something is switched on or off is in a schema."""
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    names = [str(name) for name in properties] if isinstance(properties, Mapping) else []
+    return any(not (_LISTS["switches"] | _LISTS["further"]).isdisjoint(_words(name)) for name in names)
+
+
+def _own_words(name: object) -> list[str]:
+    """The words of a tool's name. `API-post-search` says how it is asked for, and then what is done."""
+    words = _words(name)
+    return words[2:] if words[:2] == ["api", "post"] and words[-1] in ("search", "query", "find") else words
+
+
+def _only_asks(text: str) -> bool:
+    """Whether a text begins with a query that is run, in a language that is not known for doing more, and says of
+    nothing else that it is run."""
+    begins = _ASKS.match(text)
+    if begins is None or not (_LISTS["consoles"] - {"query"} | _LISTS["commands"]).isdisjoint(_words(text)):
+        return False
+    return "runs" not in _of_text(text[begins.end() :], first=False)
 
 
 @lru_cache(4096)
@@ -181,8 +206,11 @@ def spared(tool: Mapping[str, Any]) -> Spared | None:
     required = schema.get("required")
     optional = [name for name in properties if not isinstance(required, list) or name not in required]
     words = {name: [_words(one) for one in _names({"properties": {name: properties[name]}})] for name in optional}
+    own = _words(tool.get("name"))
     grave = frozenset(
-        name for name in optional if _of_arguments(words[name], reads=False, gives_out=False, schema=schema) & GRAVE
+        name
+        for name in optional
+        if _of_arguments(words[name], name=own, reads=False, gives_out=False, schema=schema) & GRAVE
     )
     if not grave:
         return None
@@ -266,6 +294,12 @@ _CHARS: Final = 20_000
 # What a query that changes nothing is called.
 _LOOKS_UP: Final = re.compile(
     r"(?i)\b(?:run|execute)s?\s+(?:an?\s+|the\s+)?(?:read-?only\s+)?(?:select|read|search|find)\b"
+)
+# A query in a language that cannot change anything.
+_ASKS: Final = re.compile(
+    r"(?i)\W*(?:run|execute|evaluate)s?\s+(?:an?\s+|the\s+)?"
+    r"(?:(?:promql|logql|traceql|range|instant|metrics?|logs?|search|prometheus|loki)\s+){1,2}"
+    r"(?:quer(?:y|ies)|expressions?)\b"
 )
 _CLAUSES: Final = 400
 _CLAUSE_WORDS: Final = 24
@@ -489,19 +523,28 @@ def _is_readable(tool: Mapping[str, Any]) -> bool:
     return any(_verb(word) is not None for word in words[:_SENTENCE_WORDS])
 
 
-def _of_arguments(named: Iterable[list[str]], *, reads: bool, gives_out: bool, schema: object) -> set[str]:
+def _of_arguments(
+    named: Iterable[list[str]], *, name: Sequence[str], reads: bool, gives_out: bool, schema: object
+) -> set[str]:
     found: set[str] = set()
     counted = _counted(schema)
+    made = {name[-1].removesuffix("s")} if len(name) > 2 and name[0] in ("create", "generate") else _NONE
     for words in named:
         if tuple(words) in counted:
             # `guests` of a table for two are no recipients.
             continue
         parts = frozenset(words) - ({"statement"} if words[-1:] != ["statement"] else _NONE)
-        code = parts & _LISTS["code"] and parts <= _LISTS["code"] | _LISTS["languages"]
+        # The code of `create_discount_code` is what it makes.
+        code = parts & _LISTS["code"] and parts <= _LISTS["code"] | _LISTS["languages"] and not parts & made
         # Who only looks at code has it under its plain name.
         if parts & _LISTS["commands"] or (code and (not reads or parts & _LISTS["languages"])):
             found.add("runs")
-        if parts & _LISTS["recipients"] or (words == ["to"] and _is_recipient(schema)):
+        if (
+            parts & _LISTS["recipients"]
+            or (words == ["to"] and _is_recipient(schema))
+            # `deliverTo`, `send_report_to`
+            or (words[-1:] == ["to"] and any(_verb(word) == "sends" or word in _LISTS["gives_out"] for word in words))
+        ):
             found.add("sends")
         # `channel_id` and `bucketName` are a channel and a bucket.
         head = words[:-1] if words[1:] and words[-1] in ("id", "ids", "name") else words

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from callgate.errors import CallgateError, Reason, Refused, StoreUnavailable
 from callgate.gate import Context
 from callgate.pipeline.context import NOBODY_KNOWN, ClientInfo, StreamContext, whom
+from callgate.protocol import SESSION_META
 from callgate.trust.keeping import joined, restored
-from callgate.trust.model import SESSION_META, Session, SessionLabel
+from callgate.trust.model import Session, SessionLabel
 from callgate.trust.provenance import Memory
 from callgate.trust.provenance.packing import is_nothing, rests_on
 from callgate.trust.storage import NewStep, TrustShelf

@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
+from callgate.caching import BoundedCache
 from callgate.errors import CallgateError, MessageError, Reason, Refused, place
 from callgate.gate import Ask, Call, Context, Pass, Refuse, Verdict, in_step
 from callgate.jsonrpc import (
@@ -34,7 +35,7 @@ from callgate.jsonrpc.reading import decode_leniently
 from callgate.pipeline.context import ClientInfo, RequestContext
 from callgate.pipeline.dispatcher import AllowedCall, AsyncTransform, Transform
 from callgate.pipeline.replies import ToolListReply, TransformById
-from callgate.protocol import METHODS
+from callgate.protocol import METHODS, SESSION_META
 from callgate.trust.commands import CommandEffect, known
 from callgate.trust.effects import Effects, decode, encode, ordered
 from callgate.trust.labels import Labels
@@ -42,7 +43,6 @@ from callgate.trust.model import (
     ANNOTATIONS_META,
     CONSENT_META,
     PROMPT_META,
-    SESSION_META,
     DataLabel,
     Provenance,
     Quarantined,
@@ -60,6 +60,7 @@ from callgate.trust.provenance import objects as objects_in
 from callgate.trust.provenance.asking import asks_for
 from callgate.trust.provenance.memory import Memory
 from callgate.trust.provenance.names import strangers
+from callgate.trust.provenance.records import is_id
 from callgate.trust.quarantine import Seals, expires_at, new_handle
 from callgate.trust.released_results import RESULT_TOOL, offered, offered_on, released
 from callgate.trust.resolving import answer as resolved
@@ -215,7 +216,7 @@ class TrustCheck:
         if ruling.effect == "allow" or not self.enforcing:
             return Pass(record)
         if ruling.effect == "ask":
-            return Ask(why(ruling, facts, live.memory.readings), record)
+            return Ask(why(ruling, facts, live.memory.readings), record, ruling.quorums)
         data = {"rule": ruling.rule, "session": name.key}
         return Refuse(Reason.RULE_BLOCKED, f"{ruling.say.rstrip('.')} (rule: {ruling.rule})", record, data)
 
@@ -239,7 +240,12 @@ class TrustCheck:
             return label
         # What is named for deleting or sending does that with whatever a query finds.
         found = known(arguments) if verbs_of(tool)[1].isdisjoint(("destroys", "sends")) else None
-        if found is None or ((doubtful or memory.strange or memory.overflowed) and not wanted(memory, found)):
+        strange = [one for name, one in arguments.items() if is_id(name) and memory.is_strange(str(one))]
+        if (
+            found is None
+            or strange
+            or ((doubtful or memory.strange or memory.overflowed) and not wanted(memory, found))
+        ):
             return label
         milder = self.labels.of(server, tool, arguments, encode(Effects(ordered(found.effects))))
         return msgspec.structs.replace(milder, sources=frozenset({found.source}))
@@ -273,6 +279,9 @@ def wanted(memory: Memory, found: CommandEffect) -> bool:
         return False
     if found.values and all(memory.prompt.says(memory.words(one)) for one in found.values):
         return any(len(one) > 2 for one in found.values)
+    if found.needs and any(memory.is_strange(one) or memory.named_another(one) for one in found.values):
+        # Rows that are there are changed, and by a stranger's value or another one than the user named.
+        return False
     return all(any(memory.prompt.says(memory.words(word)) for word in group) for group in found.needs)
 
 
@@ -369,6 +378,8 @@ class ResultRecorder:
         self._expectations = expectations
         self._clock = clock
         self._asked: set[RequestId] = set()
+        # Sessions, and by which method something suspicious came that was no result of a call.
+        self._flagged: BoundedCache[tuple[str, str], str] = BoundedCache(_LABELS)
         # What steps say of labels, and what results of a label add to sessions.
         self._facts: dict[int, tuple[ToolLabel, dict[str, Any]]] = {}
         self._adding: dict[int, tuple[DataLabel, SessionLabel]] = {}
@@ -457,6 +468,11 @@ class ResultRecorder:
         await self._remember(live, name, label, data, result, tool=tool, meta=meta, quiet=quiet, secrets=secrets)
         if data.masked:
             self._tell_masked(name, server, tool, data)
+        if data.malicious and self._flagged.get((name.key, tool)) is None:
+            # Once for each session: a server may say it in a thousand notifications.
+            self._flagged.put((name.key, tool), server)
+            detail = {"call": "", "session": name.key, "warnings": list(data.warnings)}
+            self._tell(server, "flagged", {"tool": tool, **detail})
         if plain is None:
             raise Refused(Reason.RESULT_WITHHELD)
         return plain

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from callgate.trust.model import SESSION_META
+from callgate.protocol import SESSION_META
 from callgate.trust.provenance import Memory
 
 # Older ones are in the store by then, with the results that came after them.

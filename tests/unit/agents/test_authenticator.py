@@ -365,14 +365,18 @@ async def test_without_any_credential_the_answer_says_how(others):
     gate = Gate(issuer.clock, api_keys=keys, bearer=bearer)
     decision = await gate.decide(request(call("search")))
     assert (decision.status, decision.reason) == (401, Reason.CREDENTIALS_REQUIRED)
-    challenge = dict(decision.to_response().headers)[b"www-authenticate"]
-    assert challenge.startswith(b"Bearer resource_metadata=")
+    told = [value for name, value in decision.to_response().headers if name == b"www-authenticate"]
+    assert told[0].startswith(b"Bearer resource_metadata=")
+    assert told[1:] == [b'Signature realm="callgate"']
+    accepted = dict(decision.to_response().headers)[b"accept-signature"]
+    assert accepted.endswith(b';created;expires;tag="web-bot-auth"')
     for bad in ("Bearer", "Basic YTpi", "Bearer ", ""):
         assert (await gate.reason(request(b"", {"authorization": bad})))[1] == "credentials_required"
     for bad in ("Bearer cgk_x", f"Bearer {'x' * 20_000}", "Bearer a.b.c", "Bearer cgk_" + "0" * 12 + "_" + "A" * 43):
         decision = await gate.decide(request(b"", {"authorization": bad}))
         assert (decision.status, decision.reason) == (401, Reason.CREDENTIALS_INVALID)
-        assert b"invalid_token" in dict(decision.to_response().headers)[b"www-authenticate"]
+        headers = decision.to_response().headers
+        assert any(b"invalid_token" in value for name, value in headers if name == b"www-authenticate")
 
 
 async def test_a_bad_signature_is_not_made_good_by_a_key(others):

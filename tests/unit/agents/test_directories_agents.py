@@ -6,6 +6,8 @@ import pytest
 
 from callgate.agents.authenticator import Authenticator, VerifyOptions
 from callgate.agents.directories import AgentIdentity, Composed, Sources, StaticDirectory
+from callgate.agents.directories.lookup import read_agents
+from callgate.agents.fetching import Reach
 from callgate.agents.keys import BadKeys, thumbprint
 from callgate.agents.model import Verified
 from callgate.agents.storage import Listed
@@ -105,6 +107,14 @@ async def test_a_document_may_name_a_key_without_its_directory_only_where_that_i
     decision = await decide(ground, directories, signer)
     assert decision.ok is alone
     assert not Sources().keyid_alone
+
+
+def test_a_document_that_could_never_count_is_refused_with_the_form_that_is_meant():
+    for document in ({NAME: "helper"}, {"agents": [{"agentId": "helper", "keyid": NAME}]}):
+        raw = json.dumps(document).encode()
+        with pytest.raises(BadKeys, match=r'"directory": "https://agent\.example"'):
+            read_agents("https://agents.example/x", raw, Reach(), alone=False)
+        assert read_agents("https://agents.example/x", raw, Reach()).names() == {"helper"}
 
 
 @requirement("WB-077")

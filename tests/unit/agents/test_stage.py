@@ -42,8 +42,8 @@ class Ways:
     async def attested(self, headers, caller):
         raise Refused(Reason.KYA_INVALID, status=500)
 
-    def challenge(self, _refused):
-        return None
+    def challenges(self, _refused, _resource=""):
+        return ()
 
 
 def exchange(headers=SIGNED, method="POST", **scope):

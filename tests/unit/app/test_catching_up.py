@@ -1,6 +1,7 @@
 """A gateway that had no processor for seconds waits for its next reading of the store instead of refusing."""
 
 import asyncio
+import time
 
 import pytest
 
@@ -10,8 +11,10 @@ from callgate.config import parse
 
 
 class Clock:
+    """A clock that a test moves; it goes on from the real one, which the gateway has read already."""
+
     def __init__(self):
-        self.now = 1000.0
+        self.now = time.monotonic()
 
     def __call__(self):
         return self.now

@@ -216,6 +216,11 @@ def test_more_can_be_covered_and_mistakes_are_told(agents):
     assert '"x-a"' in out
     assert 'Signature-Agent: "https://agent.example"' in out
     assert "x-b" in agents("sign", URL, "--cover", "x-b", code=1)[1]
+    # For verifiers that have another value for an absent query.
+    out, _ = agents("sign", URL, "--without", "@query", "--without", "@path", "--cover", "@target-uri", "--no-digest")
+    assert 'sig1=("@method" "@authority" "@target-uri");' in out
+    assert "not covered anyway" in agents("sign", URL, "--without", "x-a", code=2)[1]
+    assert "has to cover" in agents("sign", URL, "--without", "@authority", code=2)[1]
     assert agents("sign", "gate.example", code=1)[1]
     assert agents("sign", URL, "-H", "nonsense", code=2)[1]
     assert agents("sign", URL, "-d", "@missing", code=2)[1]

@@ -207,6 +207,10 @@ def test_values_are_json_where_they_are_and_text_elsewhere(pairs, more, expected
         (["http://127.0.0.1:9/mcp", "tool", "--json", "[" * 100_000], "not JSON"),
         (["http://127.0.0.1:9/mcp", "tool", "a=9007199254740993"], "as strings"),
         (["nobody", "tool"], "no server 'nobody' is configured"),
+        (["tool", "--origin", "https://gate.example", "--", "x"], "sign with a USB key"),
+        (["tool", "--origin", "http://localhost:80", "--", "x"], "sign with a USB key"),
+        (["tool", "--origin", "http://localhost:5173", "--port", "5174", "--", "x"], "different ports"),
+        (["tool", "--port", "5173", "--authenticator", "usb", "--", "x"], "has no page"),
         (["tool", "--authenticator", "software", "--", "x"], "software"),
     ],
 )

@@ -99,7 +99,21 @@ def test_what_is_no_listing_is_known_to_be_none():
     """A new command that shows something does not slip past the test above under a name of its own."""
     silent = {words.split()[-1] for words, one in commands().items() if not any("--json" in p.opts for p in one.params)}
     assert silent <= {
-        *("add", "approve", "backup", "block", "completion", "declassify", "demo", "directory", "drop", "export"),
+        *(
+            "accept-restore",
+            "restore",
+            "add",
+            "approve",
+            "backup",
+            "block",
+            "completion",
+            "declassify",
+            "demo",
+            "directory",
+            "key",
+            "drop",
+            "export",
+        ),
         *(
             "forget",
             "install",

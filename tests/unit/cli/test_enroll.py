@@ -44,6 +44,26 @@ def test_the_ticket_enrols_a_passkey_of_that_person_only(people):
     assert refused.value.reason is Reason.ENROLMENT_NOT_AUTHORISED
 
 
+def test_links_are_listed_and_cancelled(people):
+    assert "No link can be used." in people("enroll", "--list").err
+    tickets = {name: people.json("enroll", name)["ticket"] for name in ("alice", "bob")}
+    listed = people.json("enroll", "--list")
+    assert [(row["user"], row["purpose"], row["by"]) for row in listed] == [
+        ("alice", "enrol", operator()),
+        ("bob", "enrol", operator()),
+    ]
+    assert [row["user"] for row in people.json("enroll", "bob", "--list")] == ["bob"]
+    shown = people("enroll", "--list").out
+    assert listed[0]["id"][:8] in shown
+    assert not any(ticket in shown for ticket in tickets.values())
+    assert people("enroll", "--cancel", listed[0]["id"][:8]).out == "The link of alice is cancelled.\n"
+    with pytest.raises(Refused) as refused:
+        people.asks(lambda approvals: enrol(approvals, tickets["alice"]))
+    assert refused.value.reason is Reason.ENROLMENT_NOT_AUTHORISED
+    people.asks(lambda approvals: enrol(approvals, tickets["bob"]))
+    assert people.json("enroll", "--list") == []
+
+
 def test_it_prints_a_link_and_the_bare_ticket(people):
     said = people("enroll", "alice").out
     link = next(line.strip() for line in said.splitlines() if "/enrol#" in line)

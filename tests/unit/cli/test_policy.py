@@ -43,7 +43,7 @@ def file(here):
 
 def test_check_lists_the_rules_in_the_order_in_which_they_speak(policy, file):
     lines = policy("check", file).out.splitlines()
-    assert lines[0] == "OK  16 rules"
+    assert lines[0] == "OK  17 rules"
     assert lines[2].startswith("no-mail")
     assert "rules.toml:1" in lines[2]
     told = json.loads(policy("check", file, "--no-default", "--json").out)
@@ -63,7 +63,7 @@ def test_check_lists_the_rules_in_the_order_in_which_they_speak(policy, file):
 
 
 def test_check_without_a_file_is_about_the_rules_in_force(policy, file, here):
-    assert policy("check").out.startswith("OK  15 rules")
+    assert policy("check").out.startswith("OK  16 rules")
     (here / "callgate.toml").write_text('[trust]\npolicy = "rules.toml"\ndefault_policy = false\n')
     assert policy("check").out.startswith("OK  1 rule\n")
 

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from callgate.cli.common import operator
-from callgate.pinning.model import Connected
+from callgate.pinning.model import BoundPart, Connected
 from support.nursery import CALLGATE
 from support.registry import requirement
 from support.table import rows
@@ -395,3 +395,40 @@ def test_a_set_that_changed_meanwhile_takes_nothing_back_that_is_stored(room, on
     assert seen.end() == 0
     assert room.states()["list_files"] == "blocked"
     assert room.json("tools", "history")[-1]["action"] == "block"
+
+
+FOLDER = BoundPart("argument", "/home/ann", "sha256:a1", varies="folder")
+OPTION = BoundPart("argument", "--load", "sha256:a2", fixed="it is an option")
+
+
+def test_an_argument_is_marked_as_data_with_one_key_and_taken_back_with_the_same(room, on):
+    room.met("notes", LIST, bound=(OPTION, FOLDER))
+    seen = on(begin=False)
+    shown = seen.expect("[q] quit")
+    assert "`/home/ann` could be marked as data: any folder" in shown
+    assert "`--load` cannot be marked as data: it is an option" in shown
+    seen.press("d")
+    seen.expect("`/home/ann` may be another folder. It is stored at the end.")
+    seen.expect("[q] quit")
+    seen.press(" ")
+    seen.expect(FOOTER)
+    seen.press("s")
+    seen.expect("[y] store this decision")
+    seen.press("y")
+    assert seen.end() == 0
+    (marked,) = room.json("tools", "history")
+    assert (marked["action"], marked["argument"]["shown"], marked["approved_by"]) == ("vary", "/home/ann", operator())
+    assert ("pinning.argument_marked", operator()) in [one[:2] for one in room.records()]
+    seen = on(begin=False)
+    assert f"`/home/ann` may be another folder, as {operator()} decided" in seen.expect("[q] quit")
+    seen.press("d")
+    seen.expect("is bound again")
+    seen.expect("[q] quit")
+    seen.press(" ")
+    seen.expect(FOOTER)
+    seen.press("q")
+    seen.expect("[y] store this decision")
+    seen.press("y")
+    assert seen.end() == 0
+    assert [one["action"] for one in room.json("tools", "history")] == ["vary", "bind"]
+    assert not any(one["marked"] for one in room.json("tools", "data", "--server", "notes"))

@@ -32,9 +32,9 @@ def test_a_list_for_people_and_for_machines(people):
     enrolled, _ = people.enrolled()
     lines = people("users", "list").out.splitlines()
     assert lines[0].split() == [
-        *("user", "name", "role", "passkeys", "recovery", "codes", "waiting", "created", "last", "approved"),
+        *("user", "name", "role", "groups", "passkeys", "recovery", "codes", "waiting", "created", "last", "approved"),
     ]
-    assert lines[1].split()[:6] == ["alice", "alice", "approver", "1", "8", "0"]
+    assert lines[1].split()[:6] == ["alice", "alice", "approver", "-", "1", "8"]
     assert lines[2].split()[:2] == ["bob", "Bob"]
     assert "[red]B." in lines[2]
     assert "\x1b[31m" not in lines[2]
@@ -141,3 +141,19 @@ def test_somebody_stays_who_may_change_things(people):
     # Where nobody is left, whoever comes next runs the place again.
     people("users", "remove", "bob", "--yes")
     assert "carol is added as operator" in people("users", "add", "carol").out
+
+
+def test_groups_are_made_listed_and_left(people):
+    assert "There is no group yet" in people("groups", "list").err
+    people("users", "add", "alice")
+    people("users", "add", "bob")
+    assert people("groups", "add", "ops", "alice", "bob").out == (
+        "alice is in ops from now on.\nbob is in ops from now on.\n"
+    )
+    assert people("groups", "add", "ops", "bob").out == "bob is in ops already.\n"
+    assert people.json("groups", "list") == {"ops": ["alice", "bob"]}
+    assert people("groups", "list").out.split() == ["group", "people", "ops", "alice,", "bob"]
+    assert people("groups", "remove", "ops", "bob").out == "bob is no longer in ops.\n"
+    assert people("groups", "remove", "ops", "bob").out == "bob is not in ops.\n"
+    assert "no user" in people("groups", "add", "ops", "nobody", code=1).err
+    assert "a group's name" in people("groups", "add", "Ops Team", "alice", code=1).err

@@ -2,10 +2,12 @@
 
 import pytest
 
+from callgate.approval.action import check_server_id
 from callgate.approval.people import check_user_name
 from callgate.config import load, parse
 from callgate.config.rules import user_name
 from callgate.errors import ConfigError, Refused
+from support.registry import requirement
 from support.table import rows
 
 
@@ -180,3 +182,22 @@ def test_it_is_told_by_load_too(tmp_path):
     path.write_text(approval(url="https://gate.example"))
     with pytest.raises(ConfigError, match=r'write rp_id = "gate.example"'):
         load(path, environ={})
+
+
+@requirement("VA-094")
+@rows("server_id", ["mcp-default", "MCP-Default", " default ", "server", "callgate", "mcp", "MCP"])
+def test_an_id_that_other_servers_have_is_refused_as_the_library_refuses_it(server_id):
+    (told,) = problems(approval(server_id=server_id))
+    assert "not unique" in told or "blank" in told
+    with pytest.raises(ConfigError):
+        check_server_id(server_id)
+
+
+def test_models_of_authenticators_need_attestation():
+    """Without it, a passkey says of itself what it is."""
+    model = ("ee882879-721c-4913-9775-3dfcce97072a",)
+    (told,) = problems(approval(aaguids=model))
+    assert 'attestation = "direct"' in told
+    assert (
+        parse(approval(aaguids=model, attestation="direct", attestation_roots=("maker.pem",))).approval.aaguids == model
+    )

@@ -4,7 +4,7 @@ import pytest
 
 from callgate.console.cards import key_of, seen_of
 from callgate.errors import StoreUnavailable
-from callgate.pinning.model import State
+from callgate.pinning.model import BoundPart, State
 from callgate.pinning.service import Choice
 from callgate.store import SqlPins, Store
 from support.console import live_console
@@ -328,3 +328,42 @@ async def test_a_store_that_does_not_answer_decides_nothing(console, pins):
     assert (await console.get("/tools", person)).status == 503
     del pins.shelf.servers
     assert await states(pins) == {"read_file": "new"}
+
+
+FOLDER = BoundPart("argument", "/home/ann", "sha256:a1", varies="folder")
+OPTION = BoundPart("argument", "--load", "sha256:a2", fixed="it is an option")
+
+
+async def test_an_argument_is_marked_as_data_with_a_signature_and_bound_again_without(console, pins):
+    await meet(pins.shelf, "files", FILES_ID, [tool("read_file")], bound=(OPTION, FOLDER))
+    person = await console.sign_in()
+    page = (await console.get("/tools", person)).text
+    assert page.count("It is only data") == 1
+    assert "cannot be marked as data: it is an option" in page
+    body = {"server": key_of(FILES_ID), "place": 1, "digest": "sha256:a1"}
+    assert (await console.post("/tools/argument", body, person)).status == 400
+    assert not pins.book.marks
+    assert (
+        await console.act("/tools/argument", body | {"place": 0, "digest": "sha256:a2"}, person)
+    ).reason == "invalid_params"
+    assert (await console.act("/tools/argument", body | {"digest": "sha256:a2"}, person)).reason == "tool_changed"
+    assert (await console.act("/tools/argument", body, person)).status == 200
+    await pins.refresh()
+    (marked,) = pins.book.arguments()
+    assert (marked.action, marked.approved_by, marked.argument.shown) == ("vary", person.user, "/home/ann")
+    page = (await console.get("/tools", person)).text
+    assert "may be another folder" in page
+    assert (await console.act("/tools/argument", body, person)).reason == "invalid_params"
+    assert (await console.post("/tools/argument/bind", body, person)).status == 200
+    await pins.refresh()
+    assert pins.book.varying(marked.lineage) == {}
+
+
+async def test_who_may_not_decide_marks_no_argument(pins):
+    await meet(pins.shelf, "files", FILES_ID, [tool("read_file")], bound=(FOLDER,))
+    async with live_console(pins=pins, reviewers=("berta",)) as console:
+        anna = await console.sign_in("anna")
+        body = {"server": key_of(FILES_ID), "place": 0, "digest": "sha256:a1"}
+        assert (await console.act("/tools/argument", body, anna)).reason == "not_a_reviewer"
+        assert (await console.post("/tools/argument/bind", body, anna)).reason == "not_a_reviewer"
+        assert "It is only data" not in (await console.get("/tools", anna)).text

@@ -1,4 +1,4 @@
-"""The rules against labelled corpora: other people's, and our own. Figures by category: `python bench/inspection.py`."""
+"""The inspection against labelled corpora, other people's and our own; `bench/README.md` has them left out one by one."""
 
 from bench import inspection
 
@@ -51,7 +51,7 @@ def test_our_own_texts_are_told_apart(corpus):
     ],
 )
 def test_other_authors_texts_are_told_apart(corpus, half, recall, false_positives, hard):
-    """Nothing was tuned on the halves kept apart, so their bounds are what was measured and no target."""
+    """No rule was tuned on the halves kept apart, so their bounds are what was measured and no target."""
     found = inspection.score(row for row in ROWS if row.corpus == corpus and row.half == half)
     assert found["recall"] >= recall
     assert found["false_positives"] <= false_positives

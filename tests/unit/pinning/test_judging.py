@@ -49,6 +49,9 @@ def pin(identity=ONE, entry=ENTRY, action="approve", server="a", **more):
     )
 
 
+FLAGGED = PinningSettings(beside="flag")
+
+
 def state(tool, the_book, identity=ONE, settings=USUAL):
     standing = judge(tool, identity, the_book, settings)
     assert standing.open == (standing.state is State.APPROVED)
@@ -101,10 +104,14 @@ def test_a_version_that_the_operator_chooses_may_go_back():
     assert state(listed(identity=CHOSEN), book(pin(CHOSEN), pin(newer)), CHOSEN) == (State.APPROVED, None)
 
 
-def test_a_change_beside_the_approval_is_flagged_or_blocked():
-    other = listed({**ENTRY, "title": "Read a note"})
-    assert state(other, book(pin())) == (State.APPROVED, None)
-    assert state(other, book(pin()), settings=PinningSettings(beside="block")) == (State.CHANGED, Reason.TOOL_CHANGED)
+@requirement("TP-015")
+def test_a_change_beside_the_approval_is_reviewed_flagged_or_blocked():
+    acted_on = {"title": "Read a note", "annotations": {"readOnlyHint": True}, "outputSchema": {}, "audience": "models"}
+    for name, value in {**acted_on, "_meta": {"a": 1}, "icons": [{"src": "https://a.test/"}]}.items():
+        other, changed = listed({**ENTRY, name: value}), (State.CHANGED, Reason.TOOL_CHANGED)
+        assert state(other, book(pin())) == (changed if name in acted_on else (State.APPROVED, None)), name
+        assert state(other, book(pin()), settings=FLAGGED) == (State.APPROVED, None)
+        assert state(other, book(pin()), settings=PinningSettings(beside="block")) == changed
 
 
 def test_a_change_beside_the_approval_that_gives_orders_is_a_change():
@@ -237,12 +244,13 @@ def test_only_what_changed_beside_the_approval_is_inspected_and_only_once(monkey
     decided, made = book(pin(entry=entry)), counted(monkeypatch)
     for number in range(20):
         title = listed({**entry, "title": f"Read {number % 2}"})
-        assert state(title, decided) == (State.APPROVED, None)
+        assert state(title, decided, settings=FLAGGED) == (State.APPROVED, None)
     assert [(one.title, one.description, one.output_schema) for one in made] == [
         ("Read 0", None, None),
         ("Read 1", None, None),
     ]
-    assert state(listed({name: entry[name] for name in entry if name != "title"}), decided) == (State.APPROVED, None)
+    untitled = listed({name: entry[name] for name in entry if name != "title"})
+    assert state(untitled, decided, settings=FLAGGED) == (State.APPROVED, None)
     assert len(made) == 3
 
 
@@ -252,7 +260,8 @@ def test_what_is_remembered_of_inspections_is_bounded(monkeypatch):
     decided, made = book(pin()), counted(monkeypatch)
     monkeypatch.setattr(judging, "_found", BoundedCache(8))
     for number in range(30):
-        assert state(listed({**ENTRY, "title": f"Read {number}"}), decided) == (State.APPROVED, None)
+        titled = listed({**ENTRY, "title": f"Read {number}"})
+        assert state(titled, decided, settings=FLAGGED) == (State.APPROVED, None)
     assert len(made) == 30
     assert len(judging._found) <= 8
 
@@ -263,7 +272,7 @@ def test_an_override_is_for_a_rule_at_a_place():
     overruled = book(
         pin(entry=entry, overrides=("instructions.override",), overruled=(("instructions.override", "title"),))
     )
-    assert state(listed({**entry, "title": f"{title} 2"}), overruled) == (State.APPROVED, None)
+    assert state(listed({**entry, "title": f"{title} 2"}), overruled, settings=FLAGGED) == (State.APPROVED, None)
     assert state(listed({**entry, "_meta": {"title": title}}), overruled) == (State.CHANGED, Reason.TOOL_CHANGED)
 
 
@@ -275,7 +284,8 @@ def test_an_override_of_an_earlier_version_is_for_the_places_that_its_entry_has(
     before = book(pin(entry=entry, overrides=("instructions.override",)))
     made = counted(monkeypatch)
     for number in range(20):
-        assert state(listed({**entry, "title": f"{title} {number % 2}"}), before) == (State.APPROVED, None)
+        titled = listed({**entry, "title": f"{title} {number % 2}"})
+        assert state(titled, before, settings=FLAGGED) == (State.APPROVED, None)
     # Two titles, and once the entry that was approved.
     assert len(made) == 3
     assert state(listed({**entry, "_meta": {"title": title}}), before) == (State.CHANGED, Reason.TOOL_CHANGED)
@@ -288,5 +298,5 @@ def test_an_override_of_an_earlier_version_is_for_the_places_that_its_entry_has(
     for number in range(9):
         kept = {**entry, "icons": [number]}
         decided = book(pin(entry=kept, overrides=("instructions.override",)))
-        assert state(listed({**kept, "title": f"{title} 2"}), decided) == (State.APPROVED, None)
+        assert state(listed({**kept, "title": f"{title} 2"}), decided, settings=FLAGGED) == (State.APPROVED, None)
     assert len(judging._overruled) <= 2

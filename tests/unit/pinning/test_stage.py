@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from callgate.errors import MessageError, Reason, Refused
 from callgate.gate import Context
 from callgate.jsonrpc import Limits, parse
-from callgate.pinning.listing import read_page
+from callgate.pinning.listing import TOOLS, read_page
 from callgate.pinning.stage import PinningStage
 from support.table import rows
 
@@ -22,13 +22,21 @@ ERRORS = {
 class Tools:
     """What is known of a server's tools, up to the place where it breaks."""
 
+    of = TOOLS
+
     def __init__(self, mode, where, error):
-        self.settings = SimpleNamespace(mode=mode, pending_tool=True)
+        self.settings = SimpleNamespace(mode=mode, pending_tool=True, prompts=True)
         self._where, self._error = where, error
 
     def _at(self, where):
         if where == self._where:
             raise self._error
+
+    def waits(self, _context, toolset):
+        return toolset.waits
+
+    def both(self):
+        return [self]
 
     def generation(self, _server):
         return 0

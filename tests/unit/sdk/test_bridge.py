@@ -4,10 +4,12 @@ import asyncio
 import contextlib
 import json
 import re
+import socket
 from html import unescape
 
 import aiohttp
 import pytest
+from msgspec import structs
 
 from callgate.sdk.authenticators import Cancelled, CreationPrompt, NoPasskey, Prompt, TimedOut
 from callgate.sdk.authenticators.browser import ANSWER_BYTES, BrowserAuthenticator
@@ -91,6 +93,28 @@ async def test_the_page_is_told_the_text_as_it_is(text):
         assert told["text"] == text
         assert told["facts"] == [["Server", "files"], ["Tool", "delete_resource"]]
         assert told["options"] == OPTIONS
+
+
+async def test_the_page_is_told_what_the_client_sends():
+    """The text is the server's, who may say something else."""
+    question = structs.replace(prompt("Read a file?"), arguments={"path": "/\u202eetc", "deep": [1, None, "\\"]})
+    async with asked(question) as (visitor, _):
+        told = dict((await visitor.load())["facts"])
+    assert told["Arguments"] == r'{"path": "/\u202eetc", "deep": [1, null, "\\"]}'
+    async with asked(structs.replace(question, arguments={})) as (visitor, _):
+        assert dict((await visitor.load())["facts"])["Arguments"] == "none"
+
+
+async def test_the_page_is_at_the_port_that_a_server_expects():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(NoPasskey, match=f"port {port} of this machine is taken"):
+            await BrowserAuthenticator(port=port, say=lambda _: None, clock=lambda: 1_000.0).get(prompt())
+    async with asked(port=port) as (visitor, task):
+        assert visitor.origin == f"http://localhost:{port}"
+        told = await visitor.load()
+        assert await visitor.post({"token": told["token"], "response": RESPONSE}) == 204
+        assert await task == RESPONSE
 
 
 async def test_the_page_opens_once():

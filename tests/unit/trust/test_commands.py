@@ -78,3 +78,8 @@ def test_a_command_in_words_needs_no_shell():
 @pytest.mark.parametrize("size", [5_000])
 def test_what_is_longer_than_anybody_writes_is_not_read(size):
     assert effects(command="ls " + "a" * size) is None
+
+
+def test_a_statement_is_known_beside_the_id_of_its_database():
+    assert known({"project_id": "shop", "query": "SELECT 1"}) == known({"query": "SELECT 1"})
+    assert known({"project_id": "shop", "command": "git status"}) is None

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from callgate.jsonrpc import Limits, drop_member, parse
-from callgate.trust.model import ANNOTATIONS_META, PROMPT_META, SESSION_META
+from callgate.protocol import SESSION_META
+from callgate.trust.model import ANNOTATIONS_META, PROMPT_META
 from callgate.trust.stage import PRIVATE, _without, labelled
 from support.table import rows
 

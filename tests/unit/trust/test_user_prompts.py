@@ -1,7 +1,7 @@
 """Prompts that hooks told, given to the sessions of their client."""
 
 from callgate.prompts.listener import Heard
-from callgate.trust.model import SESSION_META
+from callgate.protocol import SESSION_META
 from callgate.trust.provenance import Fingerprints, Memory
 from callgate.trust.user_prompts import ReportedPrompts
 

@@ -232,8 +232,11 @@ class Composed:
         return None
 
 
-def read_agents(url: str, raw: bytes, reach: Reach) -> Roster:
-    """A document of agents: a map of thumbprints to agents, or a list of entries that also name the directory."""
+def read_agents(url: str, raw: bytes, reach: Reach, *, alone: bool = True) -> Roster:
+    """A document of agents: a map of thumbprints to agents, or a list of entries that also name the directory.
+
+    `alone`: a key may be named without its directory. Where no such entry could ever count, it is refused.
+    """
     if len(raw) > MAX_BYTES:
         raise BadKeys(f"larger than {MAX_BYTES} bytes")
     document = strict_json(raw)
@@ -244,6 +247,11 @@ def read_agents(url: str, raw: bytes, reach: Reach) -> Roster:
     roster = Roster(listed, reach, url, alone=True)
     if roster.problems:
         raise BadKeys(roster.problems[0])
+    if roster.alone and not alone:
+        raise BadKeys(
+            "it names keys without their directory, which counts only for keys of jwks_urls or with keyid_alone; write "
+            '{"agents": [{"agentId": "NAME", "keyid": "THUMBPRINT", "directory": "https://agent.example"}]}'
+        )
     return roster
 
 
@@ -461,8 +469,13 @@ class Directories:
             digest=sources.signed == "required" and sources.signed_digest == "required",
         )
         self.published: Documents[KeySet] = Documents(kind, fetcher, self._repository, clock, sources.times)
+        # Whether any key could count that a document of agents names without its directory.
+        alone = sources.keyid_alone or bool(sources.jwks_urls or sources.self_jwks or sources.inline_keys)
+        alone = alone or any(one.jwk for one in sources.agents)
         self.documents: Documents[Roster] = Documents(
-            DocumentKind(lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach)),
+            DocumentKind(
+                lambda answer: answer.body, lambda url, raw: read_agents(url, raw, sources.reach, alone=alone)
+            ),
             fetcher,
             self._repository,
             clock,

@@ -23,7 +23,7 @@ from callgate.agents.keys import (
     strict_json,
     thumbprint,
 )
-from callgate.agents.model import DIRECTORY_TAG, DIRECTORY_TYPE, Signed
+from callgate.agents.model import DIRECTORY_TAG, DIRECTORY_TYPE, SKEW, Signed
 from callgate.agents.verifying import (
     Input,
     SignedMessage,
@@ -37,17 +37,17 @@ from callgate.agents.verifying import (
 )
 from callgate.errors import Refused
 
-# Clocks of strangers; directories are signed ahead and cached, so seconds do not matter here.
-SKEW: Final = 60
 _TAKEN: Final = frozenset(ALGORITHMS) - {RSA_PSS_256}
 
 
 def prove(
-    answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, digest: bool
+    answer: FetchResponse, keys: Mapping[str, PublicKey], now: float, *, signed: bool = True, digest: bool
 ) -> tuple[frozenset[str], Mapping[str, str]]:
     """Check every directory signature of an answer. `digest`: a signature has to cover the document too.
 
-    Which keys stand for it, and by thumbprint why a signature that was there does not hold.
+    Which keys stand for it, and by thumbprint why a signature that was there does not hold. Where a directory need not
+    be `signed`, a signature that has run out, or has the form of an earlier draft, counts as none: a file that was
+    signed once stays of use.
     Raises `Refused` where the document is not what its Content-Digest says.
     """
     message = SignedMessage(SignedResponse(200, answer.headers, _asked(answer.url), answer.body))
@@ -66,7 +66,10 @@ def prove(
         key = keys.get(str(given.params.get("keyid", "")))
         if key is None:
             continue
-        wrong = _wrong(given, key, now, digest=digest) or _unverified(given, key, made.get(label), message)
+        outdated = _outdated(given, now)
+        if outdated and not signed:
+            continue
+        wrong = outdated or _wrong(given, key, now, digest=digest) or _unverified(given, key, made.get(label), message)
         if wrong:
             failed[key.thumbprint] = wrong
         else:
@@ -74,15 +77,23 @@ def prove(
     return frozenset(proven), {name: why for name, why in failed.items() if name not in proven}
 
 
-def _wrong(given: Input, key: PublicKey, now: float, *, digest: bool) -> str:
-    """What is wrong with what a signature covers and when, before it is computed."""
+def _outdated(given: Input, now: float) -> str:
+    """Why a signature says nothing any more: its time is over, or it has the form of an earlier draft."""
     created, expires = given.params.get("created"), given.params.get("expires")
     if type(created) is not int or type(expires) is not int:
         return "it has no created and expires"
-    if created > now + SKEW or expires <= now:
-        return "it is not valid at this time"
+    if expires <= now:
+        return "its time is over"
     if not any(one.name == "@authority" and dict(one.params) == {"req": True} for one in given.components):
         return 'it does not cover "@authority";req'
+    return ""
+
+
+def _wrong(given: Input, key: PublicKey, now: float, *, digest: bool) -> str:
+    """What is wrong with what a signature covers and when, before it is computed."""
+    created = given.params.get("created")
+    if isinstance(created, int) and created > now + SKEW:
+        return "it was made in the future"
     if digest and not covers_digest(given.components):
         return "it does not cover content-digest"
     named = given.params.get("alg")
@@ -125,7 +136,7 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
     def keep(answer: FetchResponse) -> bytes:
         found = jwks(answer.body)
         keys = key_set(found, answer.url, most)
-        proven, failed = prove(answer, keys.keys, clock(), digest=digest)
+        proven, failed = prove(answer, keys.keys, clock(), signed=signed, digest=digest)
         counting = keys.keys.keys() - failed.keys()
         if signed:
             counting &= proven

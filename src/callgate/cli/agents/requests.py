@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -53,6 +54,10 @@ def sign(
     cover: Annotated[
         list[str] | None, typer.Option("--cover", metavar="COMPONENT", help="A further component, such as a header.")
     ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="COMPONENT", help="Leave one of @method, @authority, @path, @query out."),
+    ] = None,
     curl: Annotated[bool, typer.Option("--curl", help="Print a curl command that sends it.")] = False,
     raw: Annotated[bool, typer.Option("--raw", help="Print the whole request, as `agents verify` reads it.")] = False,
     as_json: JsonOption = False,
@@ -71,7 +76,7 @@ def sign(
         headers,
         expires_in=expires,
         digest=digest,
-        covered=(*COVERED, *(cover or ())),
+        covered=covered_by(cover or (), without or ()),
         legacy=legacy,
     )
     replaced = {name.lower() for name in made}
@@ -85,6 +90,16 @@ def sign(
     else:
         for name, value in made.items():
             typer.echo(f"{name}: {value}")
+
+
+def covered_by(more: Sequence[str], without: Sequence[str]) -> tuple[str, ...]:
+    """What a signature covers; it has to stay good for one host only."""
+    if unknown := set(without) - set(COVERED):
+        raise typer.BadParameter(f"{min(unknown)!r} is not covered anyway", param_hint="--without")
+    covered = (*(one for one in COVERED if one not in without), *more)
+    if not {"@authority", "@target-uri"} & set(covered):
+        raise typer.BadParameter("a signature has to cover @authority or @target-uri", param_hint="--without")
+    return covered
 
 
 def split_header(text: str) -> tuple[str, str]:

@@ -7,11 +7,12 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from callgate.approval import Credential, User
+from callgate.approval.model import counting, people_in
 from callgate.approval.overview import who_can_answer
 from callgate.approval.reach import Demand, demanded, how_to_add, lacking, reach
 from callgate.audit import note
@@ -23,8 +24,12 @@ from callgate.cli.doctor.findings import Finding, Level, Setup, finding_of, name
 from callgate.cli.printing import count
 from callgate.cli.serve import approvers_in_config, first_name
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, open_pins
+from callgate.config.approval import ServerApproval, ToolDemand
 from callgate.errors import StoreError
+from callgate.gate import Quorum
 from callgate.keyring import CHECKPOINT, SEAL
+
+Groups: TypeAlias = Mapping[str, frozenset[str]]
 
 _MIB: Final = 2**20
 _LITTLE: Final = 500 * _MIB
@@ -205,17 +210,17 @@ def people(setup: Setup) -> Iterator[Finding]:
     if not config.has_console:
         return
 
-    async def look() -> tuple[dict[str, User], dict[str, list[Credential]], list[Demand] | None]:
+    async def look() -> tuple[dict[str, User], dict[str, list[Credential]], Groups, list[Demand] | None]:
         if setup.store is None:
-            return {}, {}, None
+            return {}, {}, {}, None
         shelf = SqlApprovals(setup.store)
         users = {user.name: user for user in await shelf.users()}
         keys: dict[str, list[Credential]] = {}
         for held in await shelf.credentials():
             keys.setdefault(held.user, []).append(held)
-        return users, keys, await demands(config, SqlPins(setup.opened))
+        return users, keys, await shelf.groups(), await demands(config, SqlPins(setup.opened))
 
-    people, keys, demanding = asyncio.run(look())
+    people, keys, groups, demanding = asyncio.run(look())
     users, able = {name: str(user.role) for name, user in people.items()}, set(keys)
     if not able:
         name = first_name(config)
@@ -242,9 +247,28 @@ def people(setup: Setup) -> Iterator[Finding]:
         yield found
         if found.level == "ok":
             yield from _kinds(setup, people[name], keys[name], demanding or [])
+    may = {name: groups.get(name, frozenset()) for name in able if users.get(name) not in (None, "viewer")}
+    yield from _quorums(setup, may)
     for name in sorted(set(config.pinning.reviewers) - set(users)):
         text = f"pinning.reviewers names {name}, who is not known here."
         yield Finding("warning", text, "Correct the name, or set them up:", (setup.command("enroll", name),))
+
+
+def _quorums(setup: Setup, able: Groups) -> Iterator[Finding]:
+    """Whether enough people can approve where several have to, or one of a group."""
+    for server, section in ((name, one.approval) for name, one in setup.settings.servers.items()):
+        tables: dict[str, ServerApproval | ToolDemand] = {"": section, **section.demands}
+        for tool, table in tables.items():
+            quorum = Quorum(table.approvals, table.of)
+            if quorum == Quorum():
+                continue
+            found, what = counting(quorum, able), f"{server}/{tool}" if tool else server
+            text = f"Calls of {what} need {people_in(quorum)}; {len(found)} can approve"
+            if len(found) >= quorum.approvals:
+                yield ok(f"{text}: {name_list(sorted(found))}.")
+                continue
+            command = setup.command("groups", "add", quorum.of[0] if quorum.of else "GROUP", "USER")
+            yield Finding("problem", f"{text}, so these calls are refused.", "Let more people approve:", (command,))
 
 
 def _answer(setup: Setup, name: str, users: dict[str, str], able: set[str]) -> Finding:

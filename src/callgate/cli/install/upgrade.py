@@ -24,7 +24,7 @@ from callgate.cli.install.files import FileChange, check_clients, clients_of, in
 from callgate.cli.install.targets import plan_versions, started_at, targets
 from callgate.cli.install.versions import is_newer, versions_of
 from callgate.cli.printing import escaped, heading, plain, print_lines, text_line
-from callgate.cli.services import OpenedStore, edit_pins, settings_of
+from callgate.cli.services import OpenedStore, edit_pins
 from callgate.cli.tools import row
 from callgate.cli.tools.decide import approval, decide
 from callgate.cli.tools.diff import difference_lines
@@ -33,11 +33,23 @@ from callgate.clients import Word
 from callgate.clients.files import replace
 from callgate.config import ServerSection
 from callgate.errors import CallgateError, Refused, UpstreamError
-from callgate.pinning.identity import reported_as, started_as
+from callgate.pinning.identity import as_marked, reported_as, started_as
 from callgate.pinning.identity.launch import with_version
-from callgate.pinning.listing import EntryReader, ObservedServer, ToolListing, bound, observed, read_page
-from callgate.pinning.model import PinningSettings, ServerSeen
+from callgate.pinning.listing import (
+    PROMPTS,
+    TOOLS,
+    EntryReader,
+    ListMethod,
+    ObservedServer,
+    ToolListing,
+    bound,
+    greeting_items,
+    observed,
+    read_page,
+)
+from callgate.pinning.model import ItemKind, ListedTool, PinningSettings, ServerSeen
 from callgate.pinning.review.views import ServerView, ToolView
+from callgate.pinning.service import Pins
 
 if TYPE_CHECKING:
     from callgate.cli.install.targets import UpgradeTarget
@@ -46,6 +58,8 @@ if TYPE_CHECKING:
 # A package has to be fetched before it starts.
 _SECONDS: Final = 180.0
 _PAGES: Final = 100
+# In this order a server is asked for what a model reads of it.
+_ORDER: Final[tuple[ItemKind, ...]] = ("tool", "server", "prompt")
 
 ToOption = Annotated[
     str | None,
@@ -136,11 +150,15 @@ def _word(target: UpgradeTarget, version: str) -> Word:
 
 
 class UpgradeStep(NamedTuple):
-    """From one version to another: the server as it would be met, and how its tools stand beside the approved ones."""
+    """From one version to another: the server as it would be met, and how its tools stand beside the approved ones.
+
+    `texts` are what it says of itself, and its prompts.
+    """
 
     target: UpgradeTarget
     version: str
     observed: ObservedServer
+    texts: tuple[ObservedServer, ...]
     view: ServerView
     gone: tuple[str, ...]
 
@@ -164,10 +182,11 @@ class UpgradeStep(NamedTuple):
 def _compare(opened: OpenedStore, target: UpgradeTarget, word: Word, version: str) -> UpgradeStep:
     server = started_at(target, word)
     with spinner(f"starting {plain(target.name, 60)} at version {version}"):
-        observed = _observe(opened, target, server, version)
-    view = opened.wait(opened.pins.preview(observed.server, observed.tools))
-    listed = {one.tool for one in observed.tools}
-    return UpgradeStep(target, version, observed, view, tuple(sorted(_approved_now(opened, observed) - listed)))
+        observed, *texts = _observe(opened, target, server, version)
+    items = [one for part in (observed, *texts) for one in part.tools]
+    view = opened.wait(opened.pins.preview(observed.server, items))
+    gone = _approved_now(opened, observed) - {one.tool for one in items}
+    return UpgradeStep(target, version, observed, tuple(texts), view, tuple(sorted(gone)))
 
 
 def _approved_now(opened: OpenedStore, observed: ObservedServer) -> set[str]:
@@ -181,13 +200,14 @@ def _approved_now(opened: OpenedStore, observed: ObservedServer) -> set[str]:
     return {pin.tool for pin in pins if pin.server_id == named[0].server_id and pin.action == "approve"}
 
 
-def _observe(opened: OpenedStore, target: UpgradeTarget, server: ServerSection, version: str) -> ObservedServer:
-    """The new version, started as `callgate doctor` starts servers, and the whole list of its tools."""
+def _observe(opened: OpenedStore, target: UpgradeTarget, server: ServerSection, version: str) -> list[ObservedServer]:
+    """The new version, started as `callgate doctor` starts servers: the whole list of its tools, what it says of
+    itself, and its prompts."""
     name = target.name
     before = next((one for one in opened.wait(opened.pin_store.servers()) if name in one.called), None)
     with capturing_stderr() as heard:
         try:
-            return opened.wait(_list_tools(target, server, settings_of(opened.config), opened.pins.now(), before))
+            return opened.wait(_list_items(opened.pins, target, server, before))
         except TimeoutError:
             what = f"did not list its tools within {_SECONDS:.0f} seconds"
         except (NoAnswer, Refused, UpstreamError) as error:
@@ -200,24 +220,18 @@ def _observe(opened: OpenedStore, target: UpgradeTarget, server: ServerSection, 
     )
 
 
-async def _list_tools(
-    target: UpgradeTarget, server: ServerSection, settings: PinningSettings, now: int, before: ServerSeen | None
-) -> ObservedServer:
-    entries: list[bytes] = []
+async def _list_items(
+    pins: Pins, target: UpgradeTarget, server: ServerSection, before: ServerSeen | None
+) -> list[ObservedServer]:
+    settings = pins.settings
     async with asyncio.timeout(_SECONDS):
         peer = await connect(target.name, server)
         try:
             modern, greeting = await open_session(peer)
-            params: dict[str, Any] = {}
-            for _ in range(_PAGES):
-                message = session_request("tools/list", params, modern=modern)
-                page = read_page(await peer.ask_raw(message, modern=modern), settings.list_bytes)
-                entries += () if page is None else page.entries
-                if page is None or page.cursor is None:
-                    break
-                params = {"cursor": page.cursor}
-            else:
-                raise NoAnswer("its list of tools does not end")
+            entries = await _entries(peer, TOOLS, settings, modern=modern)
+            offered = greeting.get("capabilities")
+            asked = settings.prompts and isinstance(offered, dict) and "prompts" in offered
+            prompts = await _entries(peer, PROMPTS, settings, modern=modern) if asked else []
         finally:
             await peer.close()
     info, place = server_info(greeting), target.place(server)
@@ -225,12 +239,34 @@ async def _list_tools(
     if before is not None and before.lineage == identity.lineage:
         # The client starts it with its own variables and in its own folder, not with those of this terminal.
         identity = started_as(identity, before.bound)
-    reader = EntryReader(identity.server_id, settings)
-    listed = [reader.read(entry) for entry in entries]
+    identity = as_marked(identity, pins.book)
+    listed = {
+        "tool": EntryReader(identity.server_id, settings).read_all(entries),
+        "server": greeting_items(greeting, [info], identity.server_id, settings),
+        "prompt": EntryReader(identity.server_id, settings, kind="prompt").read_all(prompts),
+    }
+    at = {"name": place.name, "group": place.group, "target": place.target}
+    return [observed(identity, _listing(items, settings), pins.now(), **at) for items in listed.values()]
+
+
+async def _entries(peer: Any, of: ListMethod, settings: PinningSettings, *, modern: bool) -> list[bytes]:
+    """All pages of a list."""
+    entries: list[bytes] = []
+    params: dict[str, Any] = {}
+    for _ in range(_PAGES):
+        message = session_request(of.method, params, modern=modern)
+        page = read_page(await peer.ask_raw(message, modern=modern), settings.list_bytes, of)
+        entries += () if page is None else page.entries
+        if page is None or page.cursor is None:
+            return entries
+        params = {"cursor": page.cursor}
+    raise NoAnswer(f"its list of {of.member} does not end")
+
+
+def _listing(listed: list[ListedTool], settings: PinningSettings) -> ToolListing:
     problem = bound(listed, settings)
     size = sum(len(one.raw) for one in listed)
-    listing = ToolListing((), problem=problem, count=len(listed), size=size) if problem else ToolListing(listed)
-    return observed(identity, listing, now, name=place.name, group=place.group, target=place.target)
+    return ToolListing((), problem=problem, count=len(listed), size=size) if problem else ToolListing(listed)
 
 
 # -- what a person sees ----------------------------------------------------------------------------------------
@@ -323,7 +359,8 @@ def _carry_out(opened: OpenedStore, step: UpgradeStep, works: list[FileChange]) 
                 say(f"Written already: {', '.join(written)}.")
             raise work.error
     met = step.observed
-    opened.wait(opened.pin_store.saw(met.server, met.tools, whole=met.whole))
+    for part, kind in zip((met, *step.texts), _ORDER, strict=True):
+        opened.wait(opened.pin_store.saw(part.server, part.tools, whole=part.whole, kind=kind))
     if not step.one_question:
         return 0
     # As the one question of the review does: servers of which nothing waits are in view too.

@@ -15,9 +15,20 @@ from rich.text import Text
 
 from callgate.cli.printing import Line, blank, escaped, fold_lines, heading, text_line
 from callgate.cli.tools.show import finding_lines
-from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
+from callgate.pinning.review.views import (
+    Review,
+    ServerView,
+    SetView,
+    ToolView,
+    count_items,
+    count_parts,
+    in_words,
+    worst,
+)
 
 _LEAST_ROWS: Final = 4
+# Of what has findings, so much is named on the first screen.
+_FOUND: Final = 8
 # Space, enter, and down.
 NEXT: Final = "next"
 OTHER: Final = "other"
@@ -231,13 +242,13 @@ def _key_name(pressed: bytes) -> str:
 
 def overview(review: Review) -> Iterator[Line]:
     """Servers and sets, before the tools."""
-    tools = len(review.pending)
     yield text_line(f"You approve for {escaped(review.on_behalf_of)}.", "bold")
-    waiting = [f"{tools} tool{'' if tools == 1 else 's'}"] if tools else []
+    waiting = count_parts(review.pending)
     sets = sum(not one.reviewed for one in review.sets)
     if sets:
         waiting.append("the servers together" if sets == 1 else f"{sets} sets of servers")
-    yield text_line(f"For review: {' and '.join(waiting)}." if waiting else "Nothing waits for review.")
+    yield text_line(f"For review: {in_words(waiting)}." if waiting else "Nothing waits for review.")
+    yield from _found_lines(review)
     yield from heading("Servers")
     for server in review.servers:
         yield from _server(server)
@@ -246,9 +257,21 @@ def overview(review: Review) -> Iterator[Line]:
             yield from set_lines(one, review)
 
 
+def _found_lines(review: Review) -> Iterator[Line]:
+    """What the inspection found in what waits, before anything else: one line for each item."""
+    found = sorted((view for view in review.pending if not view.plain), key=lambda view: view.concern)
+    if found:
+        yield from heading(f"Read with care: {count_items(found)} with findings")
+    for view in found[:_FOUND]:
+        what = f"{escaped(view.tool)} on {escaped(view.server)}: {escaped(worst(view).what)}"
+        yield text_line(what, "bold red" if view.hard else "yellow", lead="  ", rest="    ")
+    if len(found) > _FOUND:
+        yield text_line(f"and {len(found) - _FOUND} more", lead="  ")
+
+
 def _server(view: ServerView) -> Iterator[Line]:
     state = "connected" if view.connected else "not connected now"
-    count = f"{len(view.tools)} tool{'' if len(view.tools) == 1 else 's'}, {view.pending} to review"
+    count = f"{count_items(view.tools)}, {view.pending} to review"
     yield text_line(f"{', '.join(map(escaped, view.seen.called))}  {state}, {count}", lead="  ", rest="    ")
     yield text_line(escaped(view.seen.server_id), "dim", lead="    ")
     if view.seen.target:
@@ -257,6 +280,9 @@ def _server(view: ServerView) -> Iterator[Line]:
         yield text_line(f"! {escaped(notice)}", "yellow", lead="    ", rest="      ")
     for fact in view.started:
         yield text_line(escaped(fact), "dim", lead="    ")
+    for one in view.arguments if view.pending else ():
+        if one.kind == "argument":
+            yield text_line(f"`{escaped(one.shown)}` {escaped(one.standing)}", "dim", lead="    ", rest="      ")
     approved = ", ".join(escaped(tool.tool) for tool in view.tools if tool.state == "approved")
     if approved:
         yield text_line(f"approved: {approved}", lead="    ", rest="      ")

@@ -11,11 +11,11 @@ from callgate.cli.review.screen import END, NEXT, Screen, held_back, overview, s
 from callgate.cli.services import OpenedStore
 from callgate.cli.tools.decide import approval
 from callgate.cli.tools.hints import blocked_words
-from callgate.cli.tools.show import raw_lines, tool_lines
+from callgate.cli.tools.show import brief_lines, raw_lines, tool_lines
 from callgate.errors import Reason, Refused
 from callgate.pinning.judging import beside_of, changed_members, named_members
-from callgate.pinning.model import BLOCKED_BEFORE
-from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
+from callgate.pinning.model import BLOCKED_BEFORE, ArgumentAction
+from callgate.pinning.review.views import ArgumentView, Review, ServerView, SetView, ToolView, count_items
 from callgate.pinning.service import Choice
 from callgate.trust.effects import EFFECTS
 
@@ -56,6 +56,7 @@ class TerminalReview:
         self._review = review
         self._choices: dict[tuple[str, str], Choice] = {}
         self._sets: dict[str, SetView] = {}
+        self._marks: dict[tuple[str, int], tuple[ServerView, ArgumentView]] = {}
         # The tools that are to be decided on, as they are counted.
         self._order: list[tuple[str, str]] = []
         # What tools do, where it was said to be something else than is proposed.
@@ -66,13 +67,49 @@ class TerminalReview:
         self.stored = False
 
     def run(self) -> None:
-        begin = {NEXT: "begin", "q": "quit"}
-        if self._screen.read(overview(self._review), begin, ("q",)) in ("q", END):
+        begin = {NEXT: "begin", **({"d": "an argument is data"} if self._arguments() else {}), "q": "quit"}
+        page = self._screen.open(overview(self._review))
+        while (pressed := page.read(begin, ("q",))) == "d":
+            self._mark_argument()
+        if pressed in ("q", END):
             self._screen.say("Nothing was stored.")
             return
         while True:
             if not self._walk() or not self._store():
                 return
+
+    # -- arguments ---------------------------------------------------------------------------------------------
+
+    def _arguments(self) -> list[tuple[ServerView, ArgumentView]]:
+        """What a person can mark as data, or bind again."""
+        return [
+            (server, view)
+            for server in self._review.servers
+            for view in server.arguments
+            if view.pin is not None or not view.fixed
+        ]
+
+    def _mark_argument(self) -> None:
+        """Ask which argument is only data; the one that there is needs no asking."""
+        known = self._arguments()
+        at = 0
+        if len(known) > 1:
+            self._screen.show(
+                text_line(f"{number}  `{escaped(view.shown)}` of {escaped(server.seen.name)}", lead="  ")
+                for number, (server, view) in enumerate(known, 1)
+            )
+            typed = self._screen.line(f"Which one is only data? 1 to {len(known)} (empty: none):")
+            if not typed.isdecimal() or not 1 <= int(typed) <= len(known):
+                return
+            at = int(typed) - 1
+        server, view = known[at]
+        key = (server.seen.server_id, view.place)
+        if self._marks.pop(key, None) is not None:
+            self._screen.say(f"`{escaped(view.shown)}`: as it was.", "dim")
+            return
+        self._marks[key] = server, view
+        after = "is bound again" if view.pin is not None else f"may be another {view.sort}"
+        self._screen.say(f"`{escaped(view.shown)}` {after}. It is stored at the end.", "dim")
 
     # -- tools -------------------------------------------------------------------------------------------------
 
@@ -84,7 +121,7 @@ class TerminalReview:
             same = [view for view in tools if view.unchanged and not view.hard and not view.blocks]
             step = self._decide_unchanged(server, same) if same else ""
             tools = [view for view in tools if _key(view) not in self._choices]
-            plain = [view for view in tools if not view.findings and not view.blocks]
+            plain = [view for view in tools if view.plain and not view.blocks]
             step = (
                 step
                 if step in (END, "q")
@@ -120,7 +157,7 @@ class TerminalReview:
         return pressed
 
     def _decide_together(self, server: str, tools: list[ToolView]) -> str:
-        """All tools of a server in which nothing was found: each is shown whole, and one key approves them."""
+        """All of a server in which nothing was found: each is shown whole, and one key approves them."""
         keys = {"a": _these(tools), "o": "one by one", "s": "skip them", "q": "finish"}
         pressed = self._screen.read(_pages(server, tools), keys, ("o", "s", "q"), _LATE)
         if pressed == "o":
@@ -257,7 +294,7 @@ class TerminalReview:
 
     def _store(self) -> bool:
         """Ask once, store all or nothing; True where tools that changed meanwhile are to be looked at again."""
-        count = len(self._choices) + len(self._sets)
+        count = len(self._choices) + len(self._sets) + len(self._marks)
         if not count:
             self._screen.say("Nothing was decided, and nothing was stored.")
             return False
@@ -322,7 +359,7 @@ class TerminalReview:
         if self._choices:
             self._opened.wait(pins.decide(list(self._choices.values()), by=operator(), together=self._together))
             self.stored = True
-        done = len(self._choices) + self._write_sets()
+        done = len(self._choices) + self._write_sets() + self._write_marks()
         if done:
             force = "It is in force now." if done == 1 else "They are in force now."
             self._screen.say(f"Stored: {done} decision{'' if done == 1 else 's'}. {force}", "bold green")
@@ -341,6 +378,20 @@ class TerminalReview:
                 names = ", ".join(map(escaped, one.servers))
                 why = f"{escaped(refused.message)} ({refused.reason.value})"
                 self._screen.say(f"Not recorded as reviewed together, {names}: {why}", "bold red")
+        return done
+
+    def _write_marks(self) -> int:
+        """Each by itself, as sets are."""
+        done = 0
+        for (server_id, place), (_, view) in self._marks.items():
+            action: ArgumentAction = "vary" if view.pin is None else "bind"
+            marking = self._opened.pins.mark_argument(server_id, place, view.digest, by=operator(), action=action)
+            try:
+                self._opened.wait(marking)
+                done += 1
+            except Refused as refused:
+                why = f"{escaped(refused.message)} ({refused.reason.value})"
+                self._screen.say(f"`{escaped(view.shown)}` stays as it was: {why}", "bold red")
         return done
 
     def _refused(self, refused: Refused) -> bool:
@@ -366,6 +417,10 @@ class TerminalReview:
             yield text_line(
                 f"reviewed together  {', '.join(map(escaped, one.servers))}", "green", lead="  ", rest="    "
             )
+        for server, argument in self._marks.values():
+            what = "bound again" if argument.pin is not None else f"may be another {argument.sort}"
+            told = f"{what}  `{escaped(argument.shown)}` of {escaped(server.seen.name)}"
+            yield text_line(told, "green", lead="  ", rest="    ")
         skipped = [view for key, view in views.items() if key not in self._choices]
         for view in skipped:
             yield text_line(f"undecided  {escaped(view.tool)} on {escaped(view.server)}", "dim", lead="  ", rest="    ")
@@ -378,13 +433,16 @@ def _page(view: ToolView, number: int, count: int) -> Iterator[Line]:
 
 
 def _pages(server: str, tools: list[ToolView]) -> Iterator[Line]:
-    """The tools of a server one after the other: first what each does, then each of them whole."""
+    """What waits of a server, one after the other, with all that a model reads of each."""
     yield blank()
-    yield text_line(f"── {escaped(server)}: {len(tools)} tools without findings ──", "bold reverse")
+    yield text_line(f"── {escaped(server)}: {count_items(tools)} without findings ──", "bold reverse")
     for view in tools:
-        yield text_line(f"{escaped(view.tool)}: {escaped(view.does)}", lead="  ", rest="    ")
-    for at, view in enumerate(tools, 1):
-        yield from _page(view, at, len(tools))
+        yield from brief_lines(view)
+
+
+def _does(view: ToolView) -> str:
+    """What a tool does; of what does nothing, how it begins."""
+    return escaped(view.does if view.kind == "tool" else view.summary)
 
 
 def _these(tools: list[ToolView]) -> str:
@@ -396,7 +454,7 @@ def _unchanged_page(server: ServerView, tools: list[ToolView]) -> Iterator[Line]
     rest = (
         "all unchanged" if not others else f"{len(tools)} unchanged, {others} other{'' if others == 1 else 's'} below"
     )
-    many = f"{server.pending} tool{'' if server.pending == 1 else 's'}"
+    many = count_items(view for view in server.tools if view.needs_review)
     yield blank()
     yield text_line(f"── {escaped(server.seen.name)}: another identity, {many}, {rest} ──", "bold reverse")
     yield text_line(escaped(server.seen.server_id), "dim")
@@ -404,7 +462,7 @@ def _unchanged_page(server: ServerView, tools: list[ToolView]) -> Iterator[Line]
     for notice in (*server.notices, *server.started):
         yield text_line(escaped(notice), "yellow")
     for view in tools:
-        yield text_line(f"{escaped(view.tool)}: {escaped(view.does)}", lead="  ", rest="    ")
+        yield text_line(f"{escaped(view.tool)}: {_does(view)}", lead="  ", rest="    ")
 
 
 def _unlabelled_page(server: str, tools: list[ToolView]) -> Iterator[Line]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
@@ -11,17 +12,20 @@ import typer
 from callgate.cli.common import ConfigOption, JsonOption, StoreOption, console, fields_of, print_json, say
 from callgate.cli.printing import escaped, heading, moment, print_lines, print_table, short_hash, text_line
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, OpenedStore, find_server, find_tool, open_pins
+from callgate.cli.tools.arguments import marked_lines
 from callgate.cli.tools.decide import effects_of
 from callgate.cli.tools.diff import DIGITS, compare_texts, difference_lines, edit_lines
 from callgate.cli.tools.hints import blocked_row, blocked_words, how_to_decide, refused_lines
 from callgate.cli.tools.show import count_findings, decision_text, tool_lines
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import Pin
-from callgate.pinning.review.views import TextDifference, ToolView
+from callgate.pinning.review import argument_views
+from callgate.pinning.review.views import TextDifference, ToolView, count_items
 
 ServerOption = Annotated[str, typer.Option("--server", metavar="SERVER", help="A server's name, or its identity.")]
 ToolOption = Annotated[str, typer.Option("--tool", metavar="TOOL", help="The tool's name, exactly.")]
 
+_DECISIONS: Final = {"vary": "argument is data", "bind": "argument is bound"}
 _PREFIX: Final = f"Its first {DIGITS} digits or more do."
 
 
@@ -59,6 +63,7 @@ def list_tools(
         if views:
             _print(views)
             _print_reasons(views)
+            _print_marks(opened, {view.server_id for view in views})
         _what_next(opened, views, state)
 
 
@@ -86,7 +91,7 @@ def row(view: ToolView) -> dict[str, Any]:
     return {
         **fields_of(view, "server server_id"),
         "also_named": list(view.also),
-        **fields_of(view, "tool approval_hash state summary does"),
+        **fields_of(view, "tool kind approval_hash state summary does"),
         "label": effects_of(view.label),
         **fields_of(view, "size tokens"),
         "findings": msgspec.to_builtins(view.findings),
@@ -108,6 +113,7 @@ def record(pin: Pin) -> dict[str, Any]:
         "beside": dict(pin.beside),
         "together": list(pin.together),
         "label": effects_of(pin.label),
+        **({} if pin.argument is None else {"argument": msgspec.to_builtins(pin.argument)}),
     }
 
 
@@ -128,6 +134,15 @@ def _print(views: list[ToolView]) -> None:
             for view in views
         ),
     )
+
+
+def _print_marks(opened: OpenedStore, servers: Collection[str]) -> None:
+    """Which arguments of their commands may vary, because somebody said so."""
+    every = [one for one in opened.wait(opened.pin_store.servers()) if one.server_id in servers]
+    lines = [line for one in every for line in marked_lines(one.name, argument_views(one, opened.pins.book))]
+    if lines:
+        typer.echo("")
+    print_lines(console(), lines)
 
 
 def _part(approval_hash: str) -> str:
@@ -154,7 +169,7 @@ def _what_next(opened: OpenedStore, views: list[ToolView], state: StateFilter) -
     elif not views:
         say(f"No tool is {state.value}. `{opened.command('tools', 'list')}` lists all of them.")
     if waiting:
-        tools = "1 tool waits" if waiting == 1 else f"{waiting} tools wait"
+        tools = f"{count_items(view for view in views if view.needs_review)} {'waits' if waiting == 1 else 'wait'}"
         them = "it, and asks for a decision" if waiting == 1 else "them, and asks for a decision on each"
         say(f"\n{tools} for review: `{opened.command('review')}` shows {them}.")
     held = sum(view.held for view in views)
@@ -185,6 +200,7 @@ def show(
             print_json({**whole, **row(view), "difference": changed})
             return
         print_lines(console(), tool_lines(view))
+        _print_marks(opened, [view.server_id])
         if view.needs_review:
             say("\n" + how_to_decide(opened, view))
 
@@ -263,7 +279,7 @@ def history(
         book = opened.pins.book
         seen = None if server is None else find_server(opened, server).server_id
         every = [one for pin in book.pins() for one in book.history(pin.server_id, pin.tool)]
-        every += [] if tool else book.sets()
+        every += [] if tool else [*book.sets(), *book.arguments()]
         pins = sorted(
             (one for one in every if seen in (None, one.server_id) and tool in (None, one.tool)),
             key=lambda one: one.seq,
@@ -293,9 +309,9 @@ def _print_history(pins: list[Pin]) -> None:
             (
                 str(pin.seq),
                 moment(pin.approved_at),
-                pin.action if pin.tool else "set reviewed",
+                _DECISIONS.get(pin.action, "set reviewed" if not pin.tool else pin.action),
                 escaped(pin.server),
-                escaped(pin.tool) or "-",
+                escaped(pin.tool if pin.argument is None else f"`{pin.argument.shown}`") or "-",
                 _part(pin.approval_hash),
                 pin.approved_by,
             )

@@ -10,7 +10,7 @@ from callgate.cli.printing import escaped, moment
 from callgate.cli.services import OpenedStore
 from callgate.inspection import ToolFinding
 from callgate.pinning.model import Pin
-from callgate.pinning.review.views import Review, ToolView
+from callgate.pinning.review.views import Review, ToolView, count_items
 
 _SOME: Final = 5
 
@@ -60,9 +60,9 @@ def still_waiting(opened: OpenedStore, approved: Collection[tuple[str, str]] = (
 
 
 def what_waits(review: Review) -> str:
-    tools, sets = len(review.pending), sum(not one.reviewed for one in review.sets)
-    counted = ((tools, "tool", "tools"), (sets, "set of servers", "sets of servers"))
-    return " and ".join(f"{count} {one if count == 1 else many}" for count, one, many in counted if count)
+    sets = sum(not one.reviewed for one in review.sets)
+    told = [count_items(review.pending)] if review.pending else []
+    return " and ".join([*told, *([f"{sets} set{'' if sets == 1 else 's'} of servers"] if sets else [])])
 
 
 def refused_lines(held: Iterable[ToolView]) -> list[str]:

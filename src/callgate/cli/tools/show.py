@@ -13,6 +13,7 @@ from callgate.cli.printing import (
     GUTTER,
     POINTED,
     Line,
+    blank,
     escaped,
     fact,
     heading,
@@ -64,14 +65,41 @@ def tool_lines(view: ToolView, *, raw: bool = True) -> Iterator[Line]:
         entry = _entry(view.raw)
         for finding in view.findings:
             yield from finding_lines(finding, entry)
-    yield from heading("Description, as the model gets it")
+    yield from heading(view.text_heading)
     spans = [found.span for found in view.findings if found.where == "description" and found.span]
     yield from quote_lines(view.description, spans=spans) if view.description else [text_line("  (none)", "dim")]
-    yield from heading("Input schema")
-    yield from schema_tree(view.input_schema)
+    if view.schema_heading:
+        yield from heading(view.schema_heading)
+        yield from schema_tree(view.input_schema)
     yield from _unhashed_lines(view.raw)
     if raw:
         yield from raw_lines(view)
+
+
+def brief_lines(view: ToolView) -> Iterator[Line]:
+    """All that a model reads of an item, in few lines: for a person who reads many of them one after the other."""
+    yield blank()
+    told = {"tool": view.does, "prompt": "a prompt that people can choose"}.get(view.kind, view.text_heading)
+    yield text_line(f"{escaped(view.tool)}: {escaped(told)}", "bold", rest="  ")
+    for hint in view.hints:
+        yield text_line(escaped(hint), "cyan", lead="  ", rest="    ")
+    if view.difference is not None and view.difference.since is not None:
+        yield from difference_lines(view.difference)
+    for finding in view.findings:
+        yield text_line(f"{escaped(finding.what)}", "yellow", lead="  ", rest="    ")
+    if view.description:
+        yield from quote_lines(view.description)
+    if view.schema_heading and not _is_empty(view.input_schema):
+        yield from schema_tree(view.input_schema)
+    yield from _unhashed_lines(view.raw, brief=True)
+
+
+def _is_empty(schema: Any) -> bool:
+    """Whether a schema says no more than that there is nothing to give."""
+    if schema is None:
+        return True
+    known = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    return isinstance(schema, dict) and all(name in known and value == known[name] for name, value in schema.items())
 
 
 def facts(view: ToolView) -> Iterator[Line]:
@@ -150,19 +178,19 @@ def raw_lines(view: ToolView) -> Iterator[Line]:
         yield Line(highlight_escapes(Text(line)), GUTTER, GUTTER)
 
 
-def _unhashed_lines(raw: str) -> Iterator[Line]:
+def _unhashed_lines(raw: str, *, brief: bool = False) -> Iterator[Line]:
     """Members that the approval does not cover."""
     entry = _entry(raw)
     others = {name: value for name, value in entry.items() if name not in ("name", "description", "inputSchema")}
-    if others:
-        yield from heading("Beside it (a change here is reported, and asks for no new approval by default)")
-        for name, value in others.items():
-            if name == "outputSchema" and isinstance(value, dict):
-                yield text_line("outputSchema:", lead="  ")
-                yield from schema_tree(value, "    ")
-                continue
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            yield Line(mark_spans(f"{name}: {text}", keep_lines=False), "  ", "    ")
+    if others and not brief:
+        yield from heading("Beside it (a change here asks for a new review; one of _meta or icons is only reported)")
+    for name, value in others.items():
+        if name == "outputSchema" and isinstance(value, dict):
+            yield text_line("outputSchema:", lead="  ")
+            yield from schema_tree(value, "    ")
+            continue
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield Line(mark_spans(f"{name}: {text}", keep_lines=False), "  ", "    ")
 
 
 def value_at(entry: Any, where: str) -> Any:

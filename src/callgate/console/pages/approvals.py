@@ -16,8 +16,10 @@ from callgate.approval.model import WITHDRAWN, ConsoleSession, reaches
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import RequestRow, asker, phase, requests
 from callgate.approval.reach import how_to_add, kind_of
+from callgate.approval.service import Signers
 from callgate.console.cards import Card
 from callgate.console.context import ConsoleContext, Page, Waits
+from callgate.console.marking import mixed_hosts
 from callgate.console.rendering import EscapedText, exact, json_tree, lines_of, statement
 from callgate.console.requests import NoteBody, PageBody, SignedBody
 from callgate.errors import Reason, Refused
@@ -79,11 +81,14 @@ class ApprovalsPage(Page):
         asked = await self._own(request, session)
         now = self._context.now()
         held = await self._context.approvals.shelf.credentials(session.user)
+        signers = await self._context.approvals.signers(asked) if asked.policy.quorums else None
         taken = [one.name for one in held if asked.policy.takes(one)]
         return await self._context.show(
             "approve",
             session,
             asked=asked,
+            signers=signers,
+            signed=signers is not None and session.user in dict(signers.signed),
             kind="" if len(taken) == len(held) else kind_of(asked.policy),
             taken=taken,
             add=how_to_add(asked.policy, _ADD),
@@ -94,12 +99,13 @@ class ApprovalsPage(Page):
             text=statement(asked.display_text),
             tree=json_tree(asked.canonical),
             exact=exact(asked.canonical),
+            hosts=mixed_hosts(asked.canonical.decode("utf-8", "replace")),
             about_server=self._context.describe_server(asked.server),
             seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
             why=lines_of(asked.why),
             sources=await self._sources(asked, session),
-            happened=_timeline(asked, now),
+            happened=_timeline(asked, now, signers),
         )
 
     async def _sources(self, asked: Asked, session: ConsoleSession) -> list[Card]:
@@ -122,13 +128,15 @@ class ApprovalsPage(Page):
     async def state(self, request: Request) -> Response:
         asked = await self._own(request, await self._context.signed_in(request))
         now = self._context.now()
-        return JSONResponse({"state": phase(asked, now), "expires_at": asked.expires_at, "now": now})
+        signed = len(await self._context.approvals.shelf.signatures(asked.id)) if asked.policy.quorums else 0
+        body = {"state": phase(asked, now), "signed": signed, "expires_at": asked.expires_at, "now": now}
+        return JSONResponse(body)
 
     async def options(self, request: Request) -> Response:
         session, _ = await self._context.change(request, PageBody)
         asked = await self._open(request, session)
         try:
-            issued = await self._context.approvals.page_challenge(asked)
+            issued = await self._context.approvals.page_challenge(asked, session.user)
         except Refused as refused:
             if refused.reason is not Reason.NO_ELIGIBLE_CREDENTIAL:
                 raise
@@ -152,7 +160,7 @@ class ApprovalsPage(Page):
     async def _own(self, request: Request, session: ConsoleSession) -> Asked:
         """The request of this address; somebody else's is as unknown as one that never was."""
         asked = await self._context.approvals.shelf.request(request.path_params["id"])
-        if asked is None or asked.user != session.user:
+        if asked is None or not await self._context.approvals.is_asked(asked, session.user):
             raise Refused(
                 Reason.PAGE_UNKNOWN,
                 "There is no such call for you to decide.",
@@ -192,12 +200,15 @@ def _stamp(waiting: Sequence[RequestRow], tools: Waits) -> str:
     ).hexdigest()[:16]
 
 
-def _timeline(asked: Asked, now: int) -> list[dict[str, Any]]:
+def _timeline(asked: Asked, now: int, signers: Signers | None) -> list[dict[str, Any]]:
     """The story of a decided request, for the timeline."""
     # The rest stands beside it.
     why = EscapedText("".join(lines_of(asked.why)[:1]))
     story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": why}]
-    if asked.decided_at is not None:
+    for name, at in () if signers is None else signers.signed:
+        story.append({"head": f"{name} approved with a passkey", "at": at, "tone": "good"})
+    # The last signature was the decision, and stands there already.
+    if asked.decided_at is not None and (signers is None or asked.state == "refused"):
         refused = asked.state == "refused"
         how = "refused" if refused else "approved with a passkey"
         note = statement(asked.note or "") if refused else None

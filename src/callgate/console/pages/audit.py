@@ -14,9 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.evidence import Proven, check_proof, is_proof
+from callgate.app.extracts import demanded_witnesses
+from callgate.approval.evidence import Proven, check_proofs, proofs_in
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import note, receipt, records
+from callgate.audit.cosigning import cosigned_head
 from callgate.audit.note import parse
 from callgate.audit.proofs import climb
 from callgate.audit.reading import CallEntry, Search, entry, part, search
@@ -94,7 +96,17 @@ class AuditPage(GatewayPage):
             "tampered": self._gateway.log.tampered,
             "small": head is not None and head.size <= SMALL,
             "most": SMALL,
+            **await self._cosigned(),
         }
+
+    async def _cosigned(self) -> dict[str, Any]:
+        """How far witnesses have cosigned the log, where some are configured."""
+        demanded = demanded_witnesses(self._gateway.config)
+        try:
+            found = await in_log(self._gateway.store, lambda tables: cosigned_head(tables, demanded))
+        except Tampered:
+            found = None
+        return {"quorum": demanded.quorum, "cosigned": found}
 
     async def one(self, request: Request) -> Response:
         session = await self._context.visitor(request)
@@ -109,9 +121,11 @@ class AuditPage(GatewayPage):
         await self._context.signed_in(request)
         account = await self._account(request)
         keys = self._gateway.log.keyring.public_keys()
+        demanded, call = demanded_witnesses(self._gateway.config), account.decision.call
         try:
             made = await in_log(
-                self._gateway.store, lambda tables: receipt.encode(receipt.make(tables, account.decision.call, keys))
+                self._gateway.store,
+                lambda tables: receipt.encode(receipt.make(tables, call, keys, demanded)),
             )
         except AuditError as error:
             raise Refused(Reason.AUDIT_UNAVAILABLE, str(error), advice=error.advice) from error
@@ -224,7 +238,7 @@ class CallAccount(msgspec.Struct, frozen=True):
     # Each record's way to the signed root; its `problem` where there is none, which may be `bad`.
     proofs: Sequence[Mapping[str, Any]]
     # The passkey's signature, verified again from the record alone; or why it does not hold.
-    proven: Proven | None = None
+    proven: Sequence[Proven] = ()
     unproven: str = ""
 
     @property
@@ -275,16 +289,16 @@ def _proof(tables: Tables, name: str, found: tuple[int, bytes], public_keys: lis
         return {"name": name, "climb": None, "problem": str(error), "bad": isinstance(error, Tampered)}
 
 
-def _proven(decision: DecisionRecord) -> tuple[Proven | None, str]:
+def _proven(decision: DecisionRecord) -> tuple[Sequence[Proven], str]:
     facts = part(decision, "approval")
-    if decision.verdict != "allow" or not is_proof(facts):
-        return None, ""
+    if decision.verdict != "allow" or not proofs_in(facts):
+        return (), ""
     whole = decision.arguments.mode == "whole" and isinstance(decision.arguments.value, dict)
     try:
         form = canonical(decision.arguments.value) if whole else None
-        return check_proof(facts, decision.tool, form), ""
+        return check_proofs(facts, decision.tool, form), ""
     except (MalformedResponse, NotVerified, CallgateError) as error:
-        return None, str(error)
+        return (), str(error)
 
 
 def _tree(value: object) -> list[TreeLine] | None:

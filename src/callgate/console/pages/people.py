@@ -11,9 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.display import escape
-from callgate.approval.model import ROLES, ConsoleSession, Credential, Role, User
-from callgate.approval.overview import passkeys, people, person
-from callgate.approval.people import check_user_name
+from callgate.approval.model import ROLES, ConsoleSession, Credential, Role, Ticket, User
+from callgate.approval.overview import passkeys, people, person, tickets
+from callgate.approval.people import check_group_name, check_user_name
 from callgate.console.context import ConsoleContext, Page
 from callgate.console.requests import Name, PageBody, signed
 from callgate.errors import Reason, Refused
@@ -33,8 +33,17 @@ class _SetRole(PageBody, frozen=True):
     before: Role
 
 
+class _SetGroup(PageBody, frozen=True):
+    group: Annotated[str, Meta(min_length=1, max_length=64)]
+    member: bool
+
+
 class _Passkey(PageBody, frozen=True):
     passkey: Annotated[str, Meta(min_length=1, max_length=2048)]
+
+
+class _Link(PageBody, frozen=True):
+    link: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class _Remove(PageBody, frozen=True):
@@ -59,6 +68,7 @@ class PeoplePage(Page):
             session,
             row=await person(shelf, user, self._context.now()),
             passkeys=await passkeys(shelf, user.name),
+            links=await tickets(shelf, self._context.now(), user.name),
             roles=ROLES,
             path=_path_of(user.name),
         )
@@ -72,7 +82,9 @@ class PeoplePage(Page):
 
     async def invite(self, _request: Request, session: ConsoleSession, body: _Invite) -> Response:
         shown = body.display_name.strip()
-        ticket = await self._context.approvals.invite(body.name, shown, by=session.user, role=body.role)
+        ticket = await self._context.approvals.invite(
+            body.name, shown, by=session.user, role=body.role, signed_with=session.credential
+        )
         return JSONResponse({"user": body.name, "ticket": ticket})
 
     async def ready_link(self, request: Request, session: ConsoleSession, _body: PageBody) -> str:
@@ -81,8 +93,24 @@ class PeoplePage(Page):
 
     async def link(self, request: Request, session: ConsoleSession, _body: PageBody) -> Response:
         user = await self._user(request)
-        ticket = await self._context.approvals.invite_again(user.name, by=session.user)
+        ticket = await self._context.approvals.invite_again(user.name, by=session.user, signed_with=session.credential)
         return JSONResponse({"user": user.name, "ticket": ticket})
+
+    async def ready_cancel(self, _request: Request, session: ConsoleSession, body: _Link) -> str:
+        return f"Cancel the enrolment link of {(await self._open(session, body)).user}"
+
+    async def cancel(self, _request: Request, session: ConsoleSession, body: _Link) -> Response:
+        await self._context.approvals.cancel_ticket(await self._open(session, body), by=session.user)
+        return JSONResponse({})
+
+    async def _open(self, session: ConsoleSession, body: _Link) -> Ticket:
+        """The link that is meant: one's own, or anybody's for an operator."""
+        found = await self._context.approvals.open_ticket(body.link)
+        if found is None or found.user != session.user:
+            self._context.at_least(session, "operator")
+        if found is None:
+            raise Refused(Reason.PAGE_OUTDATED, "This link was used, has run out, or was cancelled.")
+        return found
 
     async def ready_role(self, request: Request, session: ConsoleSession, body: _SetRole) -> str:
         self._context.at_least(session, "operator")
@@ -95,6 +123,20 @@ class PeoplePage(Page):
         user = await self._user(request)
         await self._context.approvals.set_role(user.name, body.role, by=session.user)
         return JSONResponse({"role": body.role})
+
+    async def ready_group(self, request: Request, session: ConsoleSession, body: _SetGroup) -> str:
+        self._context.at_least(session, "operator")
+        user, group = await self._user(request), check_group_name(body.group)
+        if (group in (await self._context.approvals.shelf.groups()).get(user.name, ())) == body.member:
+            where = "is in" if body.member else "is not in"
+            raise Refused(Reason.PAGE_OUTDATED, f"{user.name} {where} {group} already. Nothing was changed.")
+        return f"Put {user.name} into the group {group}" if body.member else f"Take {user.name} out of {group}"
+
+    async def group(self, request: Request, session: ConsoleSession, body: _SetGroup) -> Response:
+        user = await self._user(request)
+        change = self._context.approvals.join_group if body.member else self._context.approvals.leave_group
+        await change(body.group, user.name, by=session.user)
+        return JSONResponse({})
 
     async def ready_revoke(self, request: Request, session: ConsoleSession, body: _Passkey) -> str:
         self._context.at_least(session, "operator")
@@ -145,7 +187,9 @@ def routes(context: ConsoleContext) -> list[Route]:
         *signed(context, "people/invite", _Invite, page.ready_invite, page.invite),
         Route("/people/{name}", page.one),
         *signed(context, "people/link", PageBody, page.ready_link, page.link, path="/people/{name}/link"),
+        *signed(context, "people/cancel-link", _Link, page.ready_cancel, page.cancel, path="/links/cancel"),
         *signed(context, "people/role", _SetRole, page.ready_role, page.role, path="/people/{name}/role"),
+        *signed(context, "people/groups", _SetGroup, page.ready_group, page.group, path="/people/{name}/groups"),
         *signed(context, "people/revoke", _Passkey, page.ready_revoke, page.revoke, path="/people/{name}/revoke"),
         *signed(context, "people/remove", _Remove, page.ready_remove, page.remove, path="/people/{name}/remove"),
     ]

@@ -85,7 +85,7 @@ class ServersPage(GatewayPage):
             ("Reviewed together with", server.pinning.group or "every server without a group", "pinning.group"),
             ("Flow of data is checked", _mode(config.trust.mode), "trust.mode"),
             ("Its word on its own labels", "believed" if server.trust.trusted else "only tightens", "trust.trusted"),
-            ("Tools that need a person", ", ".join(server.approval.tools) or "none by name", "approval.tools"),
+            ("Tools that need a person", ", ".join(server.approval.patterns) or "none by name", "approval.tools"),
             (
                 "Who is asked",
                 server.approval.user or config.approval.user or "the only person there is",

@@ -39,8 +39,8 @@ class SignInPage(Page):
     """Passkeys that know their user need no name; older security keys do.
 
     Anybody may ask for a challenge, and each is a row in the store: a flood is turned away before it gets there. Of
-    recovery codes it takes five tries a minute with one name; many in all, so that nobody keeps everybody else out with
-    wrong codes.
+    wrong recovery codes it takes five a minute with one name, and many in all. One that is right always works: nobody
+    locks its owner out with wrong ones, and no code is short enough to be guessed.
     """
 
     def __init__(self, context: ConsoleContext) -> None:
@@ -129,9 +129,11 @@ class SignInPage(Page):
 
     async def use_code(self, request: Request) -> Response:
         body = await self._context.open_change(request, _Code)
-        self._code_pace.step(body.user)
+        code = body.code.strip()
+        if not await self._context.approvals.is_recovery_code(body.user, code):
+            self._code_pace.step(body.user)
         try:
-            ticket = await self._context.approvals.recover(body.user, body.code.strip())
+            ticket = await self._context.approvals.recover(body.user, code)
         except Refused as refused:
             if refused.reason not in (Reason.USER_UNKNOWN, Reason.ENROLMENT_NOT_AUTHORISED):
                 raise

@@ -20,8 +20,17 @@ from callgate.console.rendering import EscapedText, exact, statement
 from callgate.console.requests import Note, PageBody, Word, signed
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
-from callgate.pinning.model import Pin, ToolSeen
-from callgate.pinning.review.views import Review, ServerView, SetView, ToolView
+from callgate.pinning.model import ArgumentAction, Pin, ToolSeen
+from callgate.pinning.review.views import (
+    ArgumentView,
+    Review,
+    ServerView,
+    SetView,
+    ToolView,
+    count_items,
+    in_words,
+    worst,
+)
 from callgate.pinning.service import Choice
 from callgate.trust.effects import EFFECTS, relabelled
 
@@ -33,6 +42,8 @@ _SETTLED: Final = 100
 _DECISIONS: Final = 200
 # Of the tools that a signature is about, so many are named to the person once more.
 _NAMED: Final = 3
+# Of what has findings, so much is named above everything else.
+_FOUND: Final = 8
 _OVERRULE: Final = "Read what was found; a box at the tool says that you approve it all the same."
 
 Key = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
@@ -71,6 +82,14 @@ class _Reviewed(PageBody, frozen=True):
     version: Word
 
 
+class _Argument(PageBody, frozen=True):
+    """One argument of a server's command, as it was on the page."""
+
+    server: Key
+    place: Annotated[int, Meta(ge=0, le=100_000)]
+    digest: Annotated[str, Meta(max_length=128)]
+
+
 class ToolsPage(Page):
     """Pages carry no state: what is marked for approval lives in the browser until it is sent.
 
@@ -92,6 +111,7 @@ class ToolsPage(Page):
             session,
             review=review,
             sections=_sections(review, sheets[number - 1]),
+            **_with_findings(review),
             sets=[(one, key_of(one.group), _spoken(one, review)) for one in review.sets if not one.reviewed],
             number=number,
             sheets=[len(sheet) for sheet in sheets],
@@ -170,6 +190,28 @@ class ToolsPage(Page):
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
 
+    async def ready_argument(self, _request: Request, session: ConsoleSession, body: _Argument) -> str:
+        self._tools.check(session)
+        server, view = _argument(await self._tools.review(), body)
+        if view.fixed:
+            raise Refused(Reason.INVALID_PARAMS, f"This argument cannot be marked as data: {view.fixed}.")
+        return f"Let {escape(view.shown)} of {escape(server.seen.name)} be another {view.sort} without a new review"
+
+    async def argument(self, _request: Request, session: ConsoleSession, body: _Argument) -> Response:
+        return await self._mark(session, body, "vary")
+
+    async def bind(self, request: Request) -> Response:
+        """This takes something away, and needs no signature."""
+        session, body = await self._context.change(request, _Argument)
+        return await self._mark(session, body, "bind")
+
+    async def _mark(self, session: ConsoleSession, body: _Argument, action: ArgumentAction) -> Response:
+        self._tools.check(session)
+        server, _ = _argument(await self._tools.review(), body)
+        pins = self._tools.pins
+        await pins.mark_argument(server.seen.server_id, body.place, body.digest, by=session.user, action=action)
+        return JSONResponse({})
+
     async def one(self, request: Request) -> Response:
         server_key, tool_key = request.path_params["server"], request.path_params["tool"]
         session = await self._context.visitor(request)
@@ -217,8 +259,22 @@ def _heading(waits: Waits) -> str:
     """What stands above the review, and above one that is open while more comes."""
     if not waits.total:
         return "No tool waits for review"
-    parts = [_count_text(waits.tools, "tool", "tools"), _count_text(waits.sets, "set of servers", "sets of servers")]
-    return f"{' and '.join(filter(None, parts))} {'waits' if waits.total == 1 else 'wait'} for review"
+    parts = [
+        _count_text(waits.tools - waits.texts, "tool", "tools"),
+        _count_text(waits.texts, "other text", "other texts"),
+        _count_text(waits.sets, "set of servers", "sets of servers"),
+    ]
+    return f"{in_words(list(filter(None, parts)))} {'waits' if waits.total == 1 else 'wait'} for review"
+
+
+def _with_findings(review: Review) -> dict[str, Any]:
+    """What the inspection found in what waits, on whatever sheet: the worst first, each with its first finding."""
+    found = sorted((view for view in review.pending if not view.plain), key=lambda view: view.concern)
+    listed = [
+        {"view": view, "place": f"{key_of(view.server_id)}/{key_of(view.tool)}", "finding": worst(view)}
+        for view in found[:_FOUND]
+    ]
+    return {"found": listed, "found_text": count_items(found), "found_more": max(0, len(found) - _FOUND)}
 
 
 def _count_text(count: int, one: str, many: str) -> str:
@@ -267,6 +323,17 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
         # The page had exactly this: `seen` says so.
         label = relabelled(view.label, [one.label]) if one.label else view.label
         yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard, label=label)
+
+
+def _argument(review: Review, body: _Argument) -> tuple[ServerView, ArgumentView]:
+    """The argument that was on the page; refused where the server is started otherwise by now."""
+    for server in review.servers:
+        for view in server.arguments if key_of(server.seen.server_id) == body.server else ():
+            if (view.place, view.digest) == (body.place, body.digest):
+                return server, view
+    raise Refused(
+        Reason.TOOL_CHANGED, "The server is not started with this argument any more.", advice="Load the page again."
+    )
 
 
 def _unlabelled_tools(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
@@ -318,7 +385,7 @@ def _sections(review: Review, sheet: list[ToolView]) -> list[dict[str, Any]]:
             # Whether everything that waits of this server is before the reader, or how much is on other sheets.
             "whole": len(pending) == len(cards),
             "elsewhere": len(pending) - len(cards),
-            "plain": sum(not card.view.findings for card in cards),
+            "plain": sum(card.view.plain for card in cards),
             # What another version of the server had word for word, approved.
             "unchanged": sum(card.view.unchanged for card in cards),
             # Tools that were approved before labels came with approvals.
@@ -327,6 +394,7 @@ def _sections(review: Review, sheet: list[ToolView]) -> list[dict[str, Any]]:
             "settled": [(view, key_of(view.tool)) for view in settled[:_SETTLED]],
             "unshown": max(0, len(settled) - _SETTLED),
             "counts": Counter(view.state.value for view in settled),
+            "settled_text": count_items(settled),
         }
         made.append(section)
     return sorted(made, key=lambda one: not one["cards"])
@@ -393,6 +461,8 @@ def routes(context: ConsoleContext) -> list[Route]:
         *signed(
             context, "tools/together", _Reviewed, page.ready_together, page.reviewed, path="/tools/reviewed-together"
         ),
+        *signed(context, "tools/argument", _Argument, page.ready_argument, page.argument),
+        Route("/tools/argument/bind", page.bind, methods=["POST"]),
         Route("/tools/{server}", page.server),
         Route("/tools/{server}/{tool}", page.one),
     ]

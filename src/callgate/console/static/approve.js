@@ -38,7 +38,10 @@ async function poll() {
   if (over) return;
   try {
     const found = await get(`${path}/state`);
-    if (!over && found.state !== call.dataset.phase) return redraw();
+    const same = found.state === call.dataset.phase && found.signed === Number(call.dataset.signed);
+    // Somebody signs or writes a reason here: that goes on while others sign.
+    const busy = found.state === "waiting" && (gesture || place("refuse-form")?.hidden === false);
+    if (!over && !same && !busy) return redraw();
     if (found.state === "waiting") ends = performance.now() + found.expires_at - found.now;
   } catch (error) {
     if (error.reason === "sign_in_needed" && !over) return redraw();
@@ -118,7 +121,7 @@ function unfold(open) {
 
 if (call.dataset.phase === "waiting" && place("decide")) {
   const button = place("approve");
-  button.addEventListener("click", () => attempt(button, approve));
+  button?.addEventListener("click", () => attempt(button, approve));
   place("refuse-open").addEventListener("click", () => unfold(place("refuse-form").hidden));
   place("refuse-close").addEventListener("click", () => unfold(false));
   place("refuse-form").addEventListener("submit", (event) => {

@@ -36,7 +36,7 @@ async function climb(proof, size, tell) {
 }
 
 // C2SP signed-note with Ed25519; undefined where this browser has no Ed25519.
-async function signature(note, keys) {
+async function signature(note, key) {
   const split = note.indexOf("\n\n");
   const [text, lines] = [note.slice(0, split + 1), note.slice(split + 2).trimEnd().split("\n")];
   const origin = text.split("\n")[0];
@@ -44,18 +44,16 @@ async function signature(note, keys) {
     const [, name, encoded] = line.match(/^\u2014 (\S+) (\S+)$/) ?? [];
     if (name !== origin) continue;
     const raw = bytes(encoded);
-    for (const key of keys) {
-      const [keyName, id] = key.split("+", 2);
-      const material = bytes(key.slice(keyName.length + id.length + 2));
-      if (keyName !== origin || hex(raw.slice(0, 4)) !== id || material[0] !== 1 || material.length !== 33) continue;
-      let known;
-      try {
-        known = await crypto.subtle.importKey("raw", material.slice(1), { name: "Ed25519" }, false, ["verify"]);
-      } catch {
-        return undefined;
-      }
-      return crypto.subtle.verify({ name: "Ed25519" }, known, raw.slice(4), new TextEncoder().encode(text));
+    const [keyName, id] = key.split("+", 2);
+    const material = bytes(key.slice(keyName.length + id.length + 2));
+    if (keyName !== origin || hex(raw.slice(0, 4)) !== id || material[0] !== 1 || material.length !== 33) continue;
+    let known;
+    try {
+      known = await crypto.subtle.importKey("raw", material.slice(1), { name: "Ed25519" }, false, ["verify"]);
+    } catch {
+      return undefined;
     }
+    return crypto.subtle.verify({ name: "Ed25519" }, known, raw.slice(4), new TextEncoder().encode(text));
   }
   return false;
 }
@@ -83,7 +81,7 @@ async function checkHere(article) {
     tell(`The ${name} ${good ? "leads to" : "does not lead to"} the root of the checkpoint: ${hex(root)}`, good ? "reached" : "broken");
     holds &&= good;
   }
-  const signed = await signature(receipt.checkpoint, receipt.keys);
+  const signed = await signature(receipt.checkpoint, receipt.key);
   if (signed === undefined) tell("This browser cannot check Ed25519 signatures; the gateway did.");
   else tell(signed ? "The log's key has signed that checkpoint." : "The log's key has not signed that checkpoint.", signed ? "reached" : "broken");
   holds &&= signed !== false;

@@ -1,6 +1,7 @@
 // A person's own passkeys: rename, revoke, add a device.
 
 import { copying, dialog, showLink } from "./dialog.js";
+import { cancelling } from "./links.js";
 import { attempt, tell } from "./notice.js";
 import { sign } from "./passkey.js";
 import { post } from "./wire.js";
@@ -57,3 +58,4 @@ add.addEventListener("click", () =>
 );
 
 copying(tell);
+cancelling();

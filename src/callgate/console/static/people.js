@@ -1,11 +1,13 @@
 // People: every change is an operator's, signed with a passkey.
 
 import { copying, dialog, showLink } from "./dialog.js";
+import { cancelling } from "./links.js";
 import { attempt, tell } from "./notice.js";
 import { signedPost } from "./signed.js";
 
 const place = (id) => document.getElementById(id);
 copying(tell);
+cancelling();
 
 const invite = place("invite");
 if (invite) {
@@ -56,6 +58,22 @@ if (person) {
       location.reload();
     });
   });
+
+  const joining = place("join");
+  joining.addEventListener("submit", (event) => {
+    event.preventDefault();
+    attempt(joining.querySelector("[type=submit]"), async () => {
+      await signedPost(`${path}/groups`, { group: place("group").value.trim(), member: true });
+      location.reload();
+    });
+  });
+  for (const button of document.querySelectorAll("[data-leave]")) {
+    button.addEventListener("click", () => {
+      const group = button.dataset.leave;
+      const text = "What they have signed as one of it, and no call has used, counts no longer.";
+      ask(`Take them out of ${group}?`, text, "Take out with passkey", { to: "groups", body: { group, member: false } });
+    });
+  }
 
   place("link")?.addEventListener("click", () =>
     attempt(place("link"), async () => {

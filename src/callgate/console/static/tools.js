@@ -91,9 +91,11 @@ async function redraw() {
     first ??= card;
     if (met.has(`${card.dataset.server}/${card.dataset.tool}`)) newer(card);
   }
-  for (const open of all("#review details.settled[open]")) {
-    const twin = next.querySelector(`#${open.closest(".server").id} details.settled`);
-    if (twin) twin.open = true;
+  for (const kind of ["settled", "arguments"]) {
+    for (const open of all(`#review details.${kind}[open]`)) {
+      const twin = next.querySelector(`#${open.closest(".server").id} details.${kind}`);
+      if (twin) twin.open = true;
+    }
   }
   place("review").replaceWith(next);
   const badge = fresh.querySelector(".places");
@@ -265,6 +267,20 @@ if (place("review")) {
           await redraw();
         }
         tellDone("These labels hold from now on.");
+      });
+    }
+    if (button?.dataset.argument) {
+      const { argument, place: at, of: server, do: action } = button.dataset;
+      attempt(button, async () => {
+        const body = { server, place: Number(at), digest: argument };
+        try {
+          // What lets something vary is signed; to bind it again needs no passkey.
+          if (action === "vary") await signedPost("/tools/argument", body);
+          else await post("/tools/argument/bind", body);
+        } finally {
+          await redraw();
+        }
+        tellDone(action === "vary" ? "This argument may vary from now on." : "This argument is part of what was approved again.");
       });
     }
     if (button) place("told").hidden = true;

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from callgate.inspection.data_files import pattern
-from callgate.inspection.engine import Hit, all_rules, rule
+from callgate.inspection.engine import Hit, all_rules, family, rule
 from callgate.inspection.model import NO_CONTEXT, ToolDefinition
 from callgate.inspection.rules.instructions import SHELL
 from callgate.inspection.text import is_tag, is_variation, quoted, script, special_characters
-from callgate.inspection.tool_texts import Text, ToolTexts
+from callgate.inspection.tool_texts import Text, ToolTexts, names
 
 # Characters that a person does not see, or sees as others, and a model reads.
 
@@ -177,17 +177,6 @@ _SHORTEST: Final = 7
 # So many pieces are tried one by one, to show the one that matters.
 _TRIED: Final = 16
 _FEWEST_WORDS: Final = 2
-# Rules that make a decoded text an instruction.
-_TELLING: Final = (
-    "instructions.",
-    "secrecy.",
-    "priority.",
-    "authority.",
-    "secrets.",
-    "exfiltration.",
-    "tampering.",
-    "disarming.",
-)
 
 
 def _decoded(text: Text) -> Iterator[tuple[tuple[int, int], str]]:
@@ -249,7 +238,7 @@ def _instructs(decoded: str, *, piece: bool = False) -> str:
     if piece and tool.prose[0].words.together(12, ("SECRET", "SETTINGS_FILE"), ("READ", "SEND", "PASS", "USE")):
         return "an order about secrets"
     for one in all_rules():
-        if one.id.startswith(_TELLING) and next(one.check(tool), None) is not None:
+        if family(one.id) in names("worded") - {"combined"} and next(one.check(tool), None) is not None:
             return one.id
     return ""
 

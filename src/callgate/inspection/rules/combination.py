@@ -16,16 +16,13 @@ import msgspec
 
 from callgate.inspection.data_files import load, pattern
 from callgate.inspection.engine import Hit, quoted_hit, rule
+from callgate.inspection.scorer import STEM, purpose_of
 from callgate.inspection.tool_texts import Text, ToolTexts
 from callgate.inspection.words import Concept, Match, WordIndex
 
 _IN_TICKS: Final = pattern("combination", "in_ticks")
 _ACCOUNTS: Final = pattern("combination", "accounts")
 _FIGURES: Final = re.compile(r"\d{4}|0x|bc1")
-_BROKEN_OPENING: Final = pattern("combination", "broken_opening")
-# Files of a person's home that programs keep their settings in.
-_DOT_FILES: Final = re.compile(r"(?<![\w.])~/\.[a-z][\w.-]{1,40}")
-_MANY_TIMES: Final = re.compile(r"\b[1-9]\d{1,9} times\b")
 
 
 class WeightsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,10 +57,8 @@ _LIMIT: Final = 32
 _FEW: Final = 3
 _PER_DOUBLING: Final = 3
 _MOST_BY_CHANCE: Final = 12
-_STEM: Final = 5
 _LONG_OPENING: Final = 40
 _CHUNK: Final = 45
-_LONG_WORDS: Final = 30
 
 
 def _score(there: set[Concept]) -> int:
@@ -84,39 +79,21 @@ def _score(there: set[Concept]) -> int:
 def _threshold(tool: ToolTexts) -> float:
     """How much is too much. It takes more in a long definition, where more comes together by chance, but not much
     more: length is no cover."""
-    sentences = sum(1 for text in tool.prose if text.kind != "key" for _ in text.words.sentences())
+    sentences = sum(len(text.words.sentences) for text in tool.texts if text.kind in {"description", "prose"})
     return _LIMIT + min(_MOST_BY_CHANCE, _PER_DOUBLING * math.log2(max(1, sentences / _FEW)))
-
-
-def _chunks(part: Match) -> Iterator[Match]:
-    """Lists and tables without full stops are one long sentence, in which much comes together by chance."""
-    for first in range(part[0], part[1] + 1, _CHUNK):
-        yield first, min(first + _CHUNK - 1, part[1])
 
 
 def _purpose_of(tool: ToolTexts) -> frozenset[str]:
     """The beginnings of the words that say what the tool is for, and the concepts of files that its opening names."""
-    said: list[str] = []
-    files: list[str] = []
-    for text in tool.texts:
-        if text.kind == "name":
-            said += text.words.words
-        elif text.kind == "description":
-            opening = next(text.words.sentences(), (0, -1))
-            said += text.words.words[: opening[1] + 1]
-            files = [concept for concept in _FILES if text.words.within(opening, concept)]
-    return frozenset([*(word[:_STEM] for word in said), *files])
+    openings = [text.words for text in tool.texts if text.kind == "description" and text.words.sentences]
+    files = [concept for words in openings for concept in _FILES if words.within(words.sentences[0], concept)]
+    return frozenset([*purpose_of(tool), *files])
 
 
 def _mark_patterns(text: Text) -> None:
     """Concepts that are found by a pattern."""
     for found in _IN_TICKS.finditer(text.plain.text):
         text.words.mark("SINK", found.end() - 2)
-    for found in _MANY_TIMES.finditer(text.plain.text):
-        text.words.mark("LOOP", found.start())
-    if "~/." in text.raw:
-        for found in _DOT_FILES.finditer(text.plain.text):
-            text.words.mark("DOT_FILE", found.start())
     if _FIGURES.search(text.raw):
         for found in _ACCOUNTS.finditer(text.plain.text):
             text.words.mark("ACCOUNT", found.start())
@@ -129,9 +106,6 @@ def _concepts_by_sentence(text: Text, parts: list[Match], purpose: frozenset[str
     _mark_patterns(text)
     _place_words(text, owner, there, purpose)
     _place_refusals(text.words, owner, there)
-    for one, (first, last) in zip(there, parts, strict=True):
-        if last - first >= _LONG_WORDS:
-            one.add("LONG")
     if text.where == "description" and there:
         _place_opening(text, parts, there)
     if ".properties." in text.where:
@@ -148,7 +122,7 @@ def _place_words(text: Text, owner: list[int], there: list[set[Concept]], purpos
             continue
         for place in places:
             number = owner[place]
-            its = concept in purpose or (concept in _PURPOSE and words.words[place][:_STEM] in purpose)
+            its = concept in purpose or (concept in _PURPOSE and words.words[place][:STEM] in purpose)
             if not its or (opens and number == 0):
                 there[number].add(concept)
 
@@ -178,9 +152,6 @@ def _place_opening(text: Text, parts: list[Match], there: list[set[Concept]]) ->
     # What a scanner looks for stands after its first word, as objects and not as orders.
     if text.words.at("DETECTION")[:1] in ([0], (0,)) and parts[0][1] < _LONG_OPENING:
         there[0].add("SCREENS")
-    if _BROKEN_OPENING.match(text.plain.text):
-        for one in there:
-            one.add("FAILURE_OPENING")
 
 
 @rule("combined.sentence")
@@ -189,7 +160,7 @@ def sentence(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.prose:
         if text.kind == "key":
             continue
-        parts = [chunk for part in text.words.sentences() for chunk in _chunks(part)]
+        parts = text.words.pieces(_CHUNK)
         for part, there in zip(parts, _concepts_by_sentence(text, parts, purpose), strict=True):
             if there and _score(there) >= limit:
                 yield quoted_hit(text, part, "Several things come together that honest texts keep apart: {}.")

@@ -172,6 +172,9 @@ def _properties(schema: Any) -> Iterator[tuple[str, str, Any]]:
 
 @rule("size.long")
 def long(tool: ToolTexts) -> Iterator[Hit]:
+    # A character takes two at most.
+    if sum(len(text.raw) for text in tool.texts) <= _MANY_TOKENS / 2:
+        return
     counts = [(tokens(text.raw), text.where) for text in tool.texts]
     count = sum(size for size, _ in counts)
     if count > _MANY_TOKENS:

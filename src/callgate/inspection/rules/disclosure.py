@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from callgate.inspection.data_files import pattern
@@ -100,18 +100,6 @@ def asked(tool: ToolTexts) -> Iterator[Hit]:
             yield quoted_hit(text, match, "It asks for passwords, keys or tokens: {}.")
 
 
-@rule("secrets.mismatch")
-def mismatch(tool: ToolTexts) -> Iterator[Hit]:
-    names = [text for text in tool.texts if text.kind == "name"]
-    if any(text.words.at("KEY_TOOLS") for text in names):
-        return
-    for text in tool.prose:
-        words = text.words
-        for match in words.chain(("READS", "SENDS"), ("KEY_FILE", 7)):
-            if not words.before(match[0], "KEY_TOOLS", 40) and not words.near(match, "NOT", 3):
-                yield quoted_hit(text, match, "It handles files that hold keys, which its task does not explain: {}.")
-
-
 # Texts that carry away what the model knows: the conversation, its instructions, its tools, results of other calls.
 
 # A sample of a call, in JSON or a program.
@@ -155,7 +143,7 @@ def _passed_on(words: WordIndex, match: Match) -> bool:
 @rule("exfiltration.parameter")
 def parameter(tool: ToolTexts) -> Iterator[Hit]:
     for text in tool.texts:
-        if text.kind != "key" or not text.where.startswith("inputSchema"):
+        if text.kind != "key" or not text.where.startswith("inputSchema") or _is_switch(tool, text):
             continue
         words = text.words
         whole = (0, len(words.words) - 1)
@@ -167,6 +155,14 @@ def parameter(tool: ToolTexts) -> Iterator[Hit]:
             and words.at(("EVERY", "HERE"))
         ):
             yield quoted_hit(text, whole, "The parameter {} is an instruction.")
+
+
+def _is_switch(tool: ToolTexts, key: Text) -> bool:
+    """A parameter that takes yes or no, or a number: nothing can be put there."""
+    schema = tool.definition.input_schema
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    one = properties.get(key.raw) if isinstance(properties, Mapping) else None
+    return isinstance(one, Mapping) and one.get("type") in ("boolean", "integer", "number")
 
 
 def _for_its_model(tool: ToolTexts, key: Text) -> bool:
@@ -208,13 +204,6 @@ def address(tool: ToolTexts) -> Iterator[Hit]:
             yield Hit(text.where, what, beacon.span())
         for match in words.chain(("PASS", "SEND"), (("USER", "MODEL"), 4), ("QUERY", 10)):
             yield quoted_hit(text, match, "It puts the person's data in an address: {}.")
-
-
-@phrase_rule("exfiltration.aside", "It sends data elsewhere besides its task: {}.")
-def aside(text: Text) -> Iterator[Match]:
-    for match in text.words.chain("ALSO", (("SEND", "SENDS"), 3), ("DATA", 5), ("OUTSIDE", 8)):
-        if not text.words.near(match, "NOT", 1):
-            yield match
 
 
 @phrase_rule("exfiltration.by-name", "It speaks of taking data away: {}.")

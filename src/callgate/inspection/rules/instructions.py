@@ -66,7 +66,7 @@ def _mentioned(text: Text, match: Match) -> bool:
 
 def _against_such(text: Text) -> bool:
     """Whether the opening says that the tool is for finding such words."""
-    opening = next(text.words.sentences(), (0, -1))
+    opening = next(iter(text.words.sentences), (0, -1))
     return (
         text.where == "description" and text.words.within(opening, "DETECTS") and text.words.within(opening, "ATTACKS")
     )
@@ -75,13 +75,6 @@ def _against_such(text: Text) -> bool:
 @phrase_rule("mention.instruction", "It quotes an instruction to set aside other instructions: {}.")
 def mentioned(text: Text) -> Iterator[Match]:
     return (match for match in _overridden(text) if _mentioned(text, match))
-
-
-@phrase_rule("instructions.sample", "Its sample is an instruction to set aside other instructions: {}.")
-def sample(text: Text) -> Iterator[Match]:
-    for match in _overridden(text):
-        if text.words.before(match[0], "SAMPLE", 3) and not _mentioned(text, match):
-            yield match
 
 
 @phrase_rule("instructions.new-orders", "It gives the model orders beyond the use of the tool: {}.")
@@ -112,20 +105,6 @@ def claimed(text: Text) -> Iterator[Match]:
     return (one for one in (*notices, *words.chain("ROLE"), *offices) if not words.before(one[0], "NOT", 2))
 
 
-@phrase_rule("authority.threat", "It threatens with consequences: {}.")
-def threat(text: Text) -> list[Match]:
-    return text.words.together(12, "OR_ELSE", "HARM", "MODEL")
-
-
-@phrase_rule("authority.lasting", "It wants to steer the model beyond the use of this tool: {}.")
-def lasting(text: Text) -> Iterator[Match]:
-    words = text.words
-    for match in words.chain("FROM_NOW"):
-        if words.near(match, ("MODEL", "MUST", "EVERY", *_ACT), 10) and not words.near(match, "OWN_CALLS", 5):
-            yield match
-    yield from (one for one in words.chain("ON_SIGHT") if words.near(one, ("MUST", *_ACT, "MODEL"), 14))
-
-
 @phrase_rule("authority.model-addressed", "It orders the model to do something: {}.")
 def model_addressed(text: Text) -> Iterator[Match]:
     for match in text.words.chain("ASSISTANT", ("OBLIGED", 2), ((*_ACT, "DISCLOSE"), 3)):
@@ -135,7 +114,6 @@ def model_addressed(text: Text) -> Iterator[Match]:
 
 # Texts that want a guard taken away: a confirmation, a check, a log, a refusal.
 
-_MEMORY_FILES: Final = pattern("disarming", "memory_files")
 SHELL: Final = pattern("disarming", "shell")
 
 
@@ -150,29 +128,6 @@ def guard(text: Text) -> Iterator[Match]:
     asks = words.chain("NOT", ("ASK", 2), ("LEAVE", 5))
     yield from (match for match in asks if words.near(match, ("USER", "MODEL"), 6))
     yield from (match for match in words.chain("TRUST") if not words.before(match[0], ("NOT",), 3))
-
-
-@phrase_rule("disarming.memory", "It wants to be written into the assistant's own set-up: {}.")
-def memory(text: Text) -> Iterator[Match]:
-    found = list(_MEMORY_FILES.finditer(text.words.folded.text))
-    for one in found:
-        text.words.mark("MEMORY", one.start())
-    for match in () if not found else text.words.chain("WRITE_TO", ("MEMORY", 12)):
-        if match[0] > 0 and not text.words.before(match[0], "NOT", 3):
-            yield match
-
-
-@phrase_rule("disarming.relay", "It wants the model to follow what a result says: {}.")
-def relay(text: Text) -> Iterator[Match]:
-    words = text.words
-    for match in (
-        *words.together(10, "FOLLOW", "RESULT", ("ORDERS", "TELLS")),
-        *words.chain("READ", ("URL", 14), ("FOLLOW", 5)),
-        *words.chain("DECODE", ("FOLLOW", 5)),
-        *words.chain(("FOLLOW", "RUN"), ("ENCODED", 3), ("TELLS", 3)),
-    ):
-        if match[0] > 0 and not words.before(match[0], "NOT", 3):
-            yield match
 
 
 @rule("disarming.shell")

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from callgate.inspection.data_files import pattern
-from callgate.inspection.engine import Hit, phrase_rule, quoted_hit, rule
+from callgate.inspection.engine import Hit, quoted_hit, rule
 from callgate.inspection.text import fold, quoted
 from callgate.inspection.tool_texts import Text, ToolTexts
 from callgate.inspection.words import Match, WordIndex
@@ -62,44 +62,8 @@ def _first_of_all(tool: ToolTexts) -> Iterator[Hit]:
 
 def _of_all_kinds(words: WordIndex, match: Match) -> bool:
     """ "Anything else", "any other tool"; not "any other page", which is about one kind of thing."""
-    last = any(part[1] == match[1] for part in words.sentences())
+    last = any(part[1] == match[1] for part in words.sentences)
     return last or words.words[match[1]] != "other" or words.after(match[1], ("TOOL", "DEEDS", "TURN", "USE"), 2)
-
-
-@phrase_rule("priority.unasked", "It wants to be called without being asked for: {}.")
-def unasked(text: Text) -> list[Match]:
-    return text.words.together(14, "UNASKED", ("USE", "MUST", "CHOOSE"))
-
-
-@phrase_rule("priority.instead-of-others", "It talks the model out of other tools: {}.")
-def instead_of_others(text: Text) -> Iterator[Match]:
-    words = text.words
-    for match in words.chain("NOT", ("USE", 3), ("OTHER", 3), ("TOOLS", 3)):
-        if not _of_one_maker(text, match):
-            yield match
-    yield from words.chain("CHOOSE", ("OVER", 6), (("EVERY", "OTHER"), 2), ("TOOL", 4))
-    yield from words.chain("OTHER", ("TOOL", 3), ("UNFIT", 6))
-    yield from words.chain("OTHER", ("TOOL", 3), ("NOT", 10), ("USE", 2), ("THEM", 2))
-    for first, second in (("EXCLUSIVELY", "USE"), ("USE", "EXCLUSIVELY")):
-        yield from (one for one in words.chain(first, (second, 1), ("SELF", 2)) if words.near(one, "OTHER", 14))
-
-
-def _of_one_maker(text: Text, match: Match) -> bool:
-    """A product's name before the last word: "other CircleCI tools" are this server's own."""
-    before = text.raw[slice(*text.span((match[1] - 1, match[1] - 1)))]
-    named = before[:1].isupper() and not before.isupper() and len(before) > 1
-    return named or text.words.words[match[0] : match[0] + 2] == ["no", "need"]
-
-
-@phrase_rule("priority.on-other-calls", "It has a rule for the use of other tools: {}.")
-def on_other_calls(text: Text) -> Iterator[Match]:
-    words = text.words
-    for match in (
-        *words.chain("WHENEVER", (("EVERY", "OTHER", "A"), 3), ("TOOL", 2), ("IS_CALLED", 4), (("CHANGED", "MUST"), 9)),
-        *words.chain("WHENEVER", ("USE", 1), ("OTHER", 2), ("TOOLS", 2), (("SEND", "PASS", "DIVERT"), 4)),
-    ):
-        if not words.near(match, "NOT", 2):
-            yield match
 
 
 @rule("priority.praise")
@@ -212,7 +176,7 @@ class _Sentences:
 
     @functools.cached_property
     def _parts(self) -> list[Match]:
-        return list(self._text.words.sentences())
+        return list(self._text.words.sentences)
 
     @functools.cached_property
     def _ends(self) -> list[int]:
@@ -308,35 +272,3 @@ def _one_apart(name: str, other: str) -> bool:
 
 def _common(one: str, two: str) -> int:
     return next((at for at, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), min(len(one), len(two)))
-
-
-# Texts that change what other calls or the model's own answers contain.
-
-_NUMBERS: Final = pattern("tampering", "numbers")
-# An address with a gap to be filled in is a form, not an address.
-_PLACEHOLDER: Final = re.compile(r"://[^\s]{1,120}?(?:/[A-Z][A-Z_]{2,30}\b|[{<][A-Za-z_]{1,30}[}>])")
-
-
-@phrase_rule("tampering.arguments", "It fixes what other calls or answers contain: {}.")
-def arguments(text: Text) -> Iterator[Match]:
-    words = text.words
-    if not words.at(("CHANGE", "ALL_OF")):
-        return
-    for found in _NUMBERS.finditer(words.folded.text):
-        words.mark("LITERAL", found.start())
-    for match in (
-        *words.together(10, "CHANGE", "TARGET", ("LITERAL", "MAIL")),
-        *words.chain("CHANGE", ("TARGET", 5), ("URL", 4)),
-        *words.chain("CHANGE", ("LITERAL", 3)),
-        *words.together(12, "ALL_OF", "LITERAL"),
-        *words.together(10, "CHANGE", "TARGET", "GENUINE"),
-    ):
-        sample = _PLACEHOLDER.search(text.original(match))
-        if not sample and not words.near(match, "EXAMPLE", 3) and not words.before(match[0], "NOT", 3):
-            yield match
-
-
-@phrase_rule("tampering.output", "It wants something put into whatever the model writes: {}.")
-def output(text: Text) -> Iterator[Match]:
-    matches = text.words.chain("EVERY", ("WORKS", 2), ("MODEL", 2), ("WRITE", 2))
-    return (match for match in matches if text.words.near(match, ("PASS", "USE", "MUST"), 8))

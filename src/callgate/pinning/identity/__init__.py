@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from callgate.pinning.chain import DecisionChain
 from callgate.pinning.identity.disk import DISK, CachedDisk, Disk
 from callgate.pinning.identity.launch import Launch, launched
 from callgate.pinning.identity.running import StartedCommand, run_digest
@@ -119,7 +120,41 @@ def started_as(identity: ServerIdentity, before: Sequence[BoundPart]) -> ServerI
     """The same command, started by the launcher, in the folder and with the variables of another time."""
     own = [part for part in identity.bound if part.kind in ("option", "argument")]
     kept = [part for part in before if part.kind not in ("option", "argument")]
-    parts = tuple(sorted((*own, *kept), key=lambda part: KINDS.index(part.kind)))
+    return _with_parts(identity, tuple(sorted((*own, *kept), key=lambda part: KINDS.index(part.kind))))
+
+
+def as_marked(identity: ServerIdentity, book: DecisionChain) -> ServerIdentity:
+    """The identity that a command has where arguments of it are marked as data: that of the command as it was when they
+    were marked, if everything else about it is the same and what stands in their places is of the same sort.
+
+    What was decided on exactly this command goes first.
+    """
+    commands = book.varying(identity.lineage)
+    bound = [part for part in identity.bound if not part.data]
+    own = tuple(part.digest for part in bound)
+    if not commands or (own not in commands and book.is_known(identity.server_id)):
+        return identity
+    for parts in sorted(commands, key=lambda parts: parts != own):
+        places = {
+            place: parts[place]
+            for place, pin in commands[parts].items()
+            if pin.argument is not None and place < len(bound) and pin.argument.varies == bound[place].varies
+        }
+        if tuple(places.get(place, one) for place, one in enumerate(own)) == parts:
+            numbered = iter(range(len(bound)))
+            return _with_parts(
+                identity,
+                tuple(
+                    part
+                    if part.data or (place := next(numbered)) not in places
+                    else msgspec.structs.replace(part, digest=places[place], marked=True)
+                    for part in identity.bound
+                ),
+            )
+    return identity
+
+
+def _with_parts(identity: ServerIdentity, parts: tuple[BoundPart, ...]) -> ServerIdentity:
     head, bracket, spoken = identity.server_id.partition(" (")
     run = run_digest(parts)
     server_id = head.partition(" with ")[0] + (f" with {run}" if run else "")

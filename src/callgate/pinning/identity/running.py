@@ -6,8 +6,12 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from callgate.code_variables import changes_code
 from callgate.pinning.identity.disk import Disk, account_home
@@ -63,6 +67,19 @@ _SECRET_OPTION: Final = re.compile(
 _PASSWORD: Final = re.compile(r"([a-z][a-z0-9+.-]*://[^/@\s:]*):[^/@\s]*@", re.IGNORECASE)
 _SECRET_VARIABLE: Final = re.compile(r"(?i)token|secret|passw|_key|auth|credential")
 _SHEBANG: Final = re.compile(r"#!\s*\S*/env\s+(?:-\S+\s+)*(?:[A-Za-z_]\w*=\S*\s+)*([\w.+-]+)")
+_WORDS: Final = tomllib.loads(Path(__file__).with_name("argument_words.toml").read_text("utf-8"))
+# What a person can mark as data. A file only of a kind that no program runs or reads its settings from.
+_NUMBER: Final = re.compile(r"\d{1,18}(?:\.\d{1,18})?")
+_PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_DATA_FILE: Final = re.compile(
+    r"(?i)\.(?:db|sqlite3?|duckdb|jsonl?|ndjson|geojson|csv|tsv|parquet|txt|md|log|pdf|docx|xlsx|pptx|png|jpe?g|gif|webp)\Z"
+)
+_WORD_BREAK: Final = re.compile(r"[-_]+|(?<=[a-z])(?=[A-Z])")
+_LONG_OPTION: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
+# Where one of these is in the name of an option, its value can say which code runs, or where it comes from.
+_CODE_OPTION: Final = words(_WORDS["code_options"])
+# Programs and packages beside those that are known as launchers, whose arguments say what runs.
+_RUNS_OTHERS: Final = words(_WORDS["runs_others"])
 _SHOWN: Final = 300
 _MASK: Final = "***"
 
@@ -159,7 +176,7 @@ class StartedCommand:
     def _arguments(self) -> Iterator[BoundPart]:
         targets = [text for word, text in self._start.beside if word == "to"]
         option = ""
-        for word in self._after:
+        for place, word in enumerate(self._after):
             secret = _SECRET_OPTION.fullmatch(word)
             name, equals, value = word.partition("=")
             if targets and word.startswith(("http://", "https://", "ws://", "wss://")):
@@ -176,8 +193,52 @@ class StartedCommand:
             ):
                 yield _part("argument", "", word, data=True)
             else:
-                yield self._word("argument", word, option)
+                part = self._word("argument", word, option)
+                varies, fixed = self._varies(word, option, self._after[:place], bound=part.digest)
+                yield msgspec.structs.replace(part, varies=varies, fixed=fixed)
             option = word if word.startswith("-") and not equals else ""
+
+    def _varies(self, word: str, option: str, before: Sequence[str], *, bound: str) -> tuple[str, str]:
+        """What may stand in the place of an argument where a person marks it as data; or nothing, and why not."""
+        name = self._start.name.removeprefix("docker.io/library/")
+        name = program(name) if self._start.scheme == "file" else name.lower()
+        if self._runs_others(name) or self._start.scheme not in ("npm", "pypi", "jsr", "go", "oci", "file", "module"):
+            return "", f"{shown_text(name) or 'this command'} runs what its arguments name"
+        if others := [one for one in before if self._runs_others(one) and not self._is_folder(one)]:
+            return "", f"it stands behind {shown_text(program(others[0]))}, which runs what its arguments name"
+        head, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
+        if word.startswith("-") and not equals:
+            return "", "it is an option: another one can change what the program does"
+        named = head or option
+        if named and not _LONG_OPTION.fullmatch(named):
+            return "", f"nobody can tell what the option {shown_text(named)} means; write its long form"
+        if led := sorted(_CODE_OPTION.intersection(map(str.lower, _WORD_BREAK.split(named)))):
+            return "", f"the option {named} can say which code runs ({led[0]})"
+        sort, why = self._sort(value, named)
+        if sort and bound != _part("argument", word, "").digest:
+            return "", "it is a file, or an address with a password, that the approval is bound to as it is"
+        return (f"{head}={sort}" if head else sort) if sort else "", why
+
+    def _sort(self, value: str, option: str) -> tuple[str, str]:
+        """What an argument is, where it is something that a program can hardly run."""
+        if value.startswith("-"):
+            return "", "it begins like an option"
+        if _NUMBER.fullmatch(value):
+            return "number", ""
+        if self._is_folder(value):
+            return "folder", ""
+        if self._is_file(value):
+            if _DATA_FILE.search(value) and not self._disk.first_line(self._absolute(value)).startswith("#!"):
+                return "file", ""
+            return "", "it is a file that may be code, or say which code runs"
+        if option and _PLAIN_NAME.fullmatch(value) and not self._runs_others(value):
+            return "name", ""
+        if not option and _PLAIN_NAME.fullmatch(value):
+            return "", "it is a word that may name a script, a module, a package or a command of the program"
+        return "", "it is no folder, no file of data, no number and no plain name"
+
+    def _runs_others(self, word: str) -> bool:
+        return not word.startswith("@") and (is_program(word) or program(word) in _RUNS_OTHERS)
 
     def _word(self, kind: PartKind, word: str, option: str = "") -> BoundPart:
         plain = _PASSWORD.sub(r"\1@", word)

@@ -25,6 +25,7 @@ from callgate.pinning.model import (
     ServerSeen,
     State,
     ToolSeen,
+    kind_of,
     run_of,
 )
 from callgate.pinning.review.differences import Effort, difference
@@ -32,6 +33,7 @@ from callgate.pinning.review.neighbours import InspectionCache
 from callgate.pinning.review.sets import PresentServer, PresentServers
 from callgate.pinning.review.views import (
     NO_LABELS,
+    ArgumentView,
     Labelling,
     Review,
     ServerStatus,
@@ -246,7 +248,8 @@ class ReviewSession:
     def review(self) -> Review:
         """All of it. Takes its time where much is new: call it on a thread."""
         servers = [self.server(one) for one in self.combined.present.values()]
-        servers.sort(key=lambda view: (not view.pending, view.seen.name, view.seen.server_id))
+        # What a person should look at comes first, of all servers.
+        servers.sort(key=lambda view: (not view.pending, view.concern, view.seen.name, view.seen.server_id))
         return Review(on_behalf_of=self._settings.on_behalf_of, servers=tuple(servers), sets=self.combined.sets())
 
     # ---- servers ----
@@ -254,13 +257,14 @@ class ReviewSession:
     def server(self, one: PresentServer) -> ServerView:
         wanted = [tool for tool in one.tools if not tool.gone or self._book.pin(one.seen.server_id, tool.tool)]
         views = [self.tool(one, tool, whole=self._at_leisure) for tool in wanted]
-        views.sort(key=lambda view: (not view.needs_review, view.state == State.GONE, view.tool))
+        views.sort(key=lambda view: (not view.needs_review, view.state == State.GONE, view.concern, *_order(view)))
         return ServerView(
             seen=one.seen,
             connected=one.connected,
             tools=tuple(views),
             notices=tuple(self._notices(one, views)),
             started=tuple(started_with(one.seen)) if any(view.needs_review for view in views) else (),
+            arguments=tuple(argument_views(one.seen, self._book)),
         )
 
     def _notices(self, one: PresentServer, views: Iterable[ToolView]) -> Iterable[str]:
@@ -331,7 +335,7 @@ class ReviewSession:
     def label(self, one: PresentServer, tool: ToolSeen, listed: ListedTool) -> tuple[str, str]:
         """What a tool does, and the line that tells it: as it was approved, also for another version of its server as
         long as its text is the same; else as it is proposed."""
-        if listed.problem:
+        if listed.problem or kind_of(tool.tool) != "tool":
             return "", ""
         pin = self._book.pin(one.seen.server_id, tool.tool)
         if pin is not None and pin.action == "approve" and pin.approval_hash == listed.approval_hash and pin.label:
@@ -413,15 +417,45 @@ class ReviewSession:
         return newest is not None and newest.action == "approve"
 
 
+def _order(view: ToolView) -> tuple[bool, bool, str]:
+    """What the server says of itself, then its tools, then its prompts."""
+    return view.kind != "server", view.kind == "prompt", view.tool
+
+
 def started_with(seen: ServerSeen) -> Iterable[str]:
     """What an approval holds for beside the package or file, and what may vary."""
-    bound = [f"`{part.shown}`" for part in seen.bound if not part.data]
+    bound = [f"`{part.shown}`" for part in seen.bound if not part.data and not part.marked]
     if bound:
         yield f"Approvals hold for it only as it is started now, with {', '.join(bound)}."
-    if any(part.kind == "argument" and not part.data for part in seen.bound):
-        yield "If an argument is only data, such as a folder, name it in `pinning.data_arguments`: then it may vary."
-    if data := [f"`{part.shown}`" for part in seen.bound if part.data]:
+    if data := [f"`{part.shown}`" for part in seen.bound if part.data or part.marked]:
         yield f"What may be another one, without a new review: {', '.join(data)}."
+
+
+_FIXED: Final = {
+    "launcher": "it is a program that starts the server",
+    "option": "it stands before the package or file and can change which code runs",
+    "variable": "it is a variable that can make it load other code",
+    "project": "it is a file of the folder that it starts in and can say what runs",
+}
+_UNKNOWN: Final = "nobody has looked at it yet; start the server once more"
+
+
+def argument_views(seen: ServerSeen, book: DecisionChain) -> list[ArgumentView]:
+    """Everything that a command is bound to, as far as it is not data already, with what a reviewer can do about it."""
+    bound = [part for part in seen.bound if not part.data]
+    marks = book.varying(seen.lineage).get(tuple(part.digest for part in bound), {})
+    return [
+        ArgumentView(
+            kind=part.kind,
+            place=place,
+            shown=part.shown,
+            digest=part.digest,
+            varies=part.varies,
+            fixed="" if part.varies else _FIXED.get(part.kind) or part.fixed or _UNKNOWN,
+            pin=marks.get(place),
+        )
+        for place, part in enumerate(bound)
+    ]
 
 
 def _same_text(pin: Pin, listed: ListedTool) -> bool:

@@ -15,7 +15,8 @@ from callgate.errors import MessageError
 from callgate.inspection import ToolFinding
 from callgate.pinning.document import digest, loosely
 from callgate.pinning.listing import EntryReader, count_tokens
-from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen
+from callgate.pinning.model import ListedTool, Pin, PinningSettings, ServerSeen, ToolSeen, kind_of
+from callgate.pinning.review.views import NOTES
 
 if TYPE_CHECKING:
     from callgate.pinning.review.sets import PresentServer
@@ -44,7 +45,8 @@ class NameIndex:
         self._owners: dict[str, list[str]] = {}
         for one in members:
             for tool in one.tools:
-                if not tool.gone:
+                # Nobody is led to a prompt by its name.
+                if not tool.gone and kind_of(tool.tool) == "tool":
                     self._owners.setdefault(tool.tool, []).append(one.seen.server_id)
         self._found: BoundedCache[bytes, dict[str, frozenset[str]]] = BoundedCache(_FOUND)
 
@@ -179,7 +181,7 @@ class InspectionCache:
         key = (server_id, tool.approval_hash, _sha(tool.raw))
         made = self._listed.get(key)
         if made is None:
-            made = EntryReader(server_id, settings).read(tool.raw)
+            made = EntryReader(server_id, settings).stored(tool.tool, tool.raw)
             if not made.problem and (made.name != tool.tool or made.approval_hash != tool.approval_hash):
                 why = "what is stored of it is not what was met; let the server be asked again"
                 made = ListedTool(tool.tool, tool.raw, made.entry, problem=why)
@@ -203,6 +205,9 @@ class InspectionCache:
                 server=server, others=others, before=loosely(former) or None, growth_percent=growth
             )
             made = inspect(ToolDefinition.of(listed.entry), surroundings)
+            if kind_of(listed.name) != "tool":
+                # What is no tool takes no arguments from a model: its schema is only a form to show it in.
+                made = tuple(finding for finding in made if finding.rule not in NOTES)
             self._findings.put(key, made)
         return made
 
@@ -218,7 +223,7 @@ class InspectionCache:
 
     def catch_all(self, listed: ListedTool) -> str:
         """Why the input schema takes nearly anything; empty if it does not."""
-        if not listed.entry:
+        if not listed.entry or kind_of(listed.name) != "tool":
             return ""
         from callgate.inspection import is_catch_all
 

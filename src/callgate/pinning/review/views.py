@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from callgate.inspection import ToolFinding
-from callgate.pinning.model import Pin, ServerSeen, State
+from callgate.pinning.model import INSTRUCTIONS, SERVER_INFO, ItemKind, PartKind, Pin, ServerSeen, State, kind_of
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -57,8 +58,38 @@ class Labelling(NamedTuple):
 NO_LABELS: Final = Labelling(lambda _server_id, _entry: ("", ""), lambda _label: "")
 
 
+# Rules on the form of a schema, not on what a definition says.
+NOTES: Final = frozenset({"schema.catch-all", "schema.untyped"})
+_HEADINGS: Final[Mapping[str, str]] = {
+    INSTRUCTIONS: "Instructions, as the model gets them when a client connects",
+    SERVER_INFO: "What the server says of itself",
+}
+_KINDS: Final[Mapping[ItemKind, tuple[str, str]]] = {
+    "tool": ("tool", "tools"),
+    "prompt": ("prompt", "prompts"),
+    "server": ("other text", "other texts"),
+}
+
+
+def count_parts(items: Iterable[ToolView]) -> list[str]:
+    """How many there are of each kind."""
+    counts = Counter(item.kind for item in items)
+    return [f"{counts[kind]} {names[counts[kind] != 1]}" for kind, names in _KINDS.items() if counts[kind]]
+
+
+def count_items(items: Iterable[ToolView]) -> str:
+    """The same in words: "12 tools, 3 prompts and 1 other text"."""
+    return in_words(count_parts(items)) or "0 tools"
+
+
+def in_words(parts: Sequence[str]) -> str:
+    """One, two and three."""
+    return " and ".join([*([", ".join(parts[:-1])] if parts[:-1] else []), *parts[-1:]])
+
+
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):
-    """One tool before its reviewer: nothing shortened. `raw` is the entry as it was received, byte for byte."""
+    """One tool before its reviewer, or another item: nothing shortened. `raw` is the entry as it was received, byte for
+    byte."""
 
     server_id: str
     server: str
@@ -95,8 +126,35 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
 
     @property
+    def kind(self) -> ItemKind:
+        return kind_of(self.tool)
+
+    @property
+    def text_heading(self) -> str:
+        """What stands above its text."""
+        return _HEADINGS.get(self.tool, "Description, as the model gets it")
+
+    @property
+    def schema_heading(self) -> str:
+        """What stands above its schema; empty where it has none to show."""
+        if self.kind == "tool":
+            return "Input schema"
+        return "Arguments" if self.kind == "prompt" and self.input_schema is not None else ""
+
+    @property
     def needs_review(self) -> bool:
         return self.state in (State.NEW, State.CHANGED, State.RETIRED)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing was found in its words. That a schema takes more than it needs is worth a note, no more: half
+        of all honest tools have one that does."""
+        return all(finding.rule in NOTES for finding in self.findings)
+
+    @property
+    def concern(self) -> int:
+        """What waits is shown in this order: 0 with hard findings, 1 with others, 2 without."""
+        return 2 if not self.needs_review or self.plain else 1 - bool(self.hard)
 
     @property
     def unlabelled(self) -> bool:
@@ -114,6 +172,38 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found for found in self.findings if found.tier == "hard")
 
 
+def worst(view: ToolView) -> ToolFinding:
+    """The finding to name first of an item that has some."""
+    return next(iter(view.hard), view.findings[0])
+
+
+class ArgumentView(msgspec.Struct, frozen=True, kw_only=True):
+    """One argument of a server's command before a reviewer, who can mark it as data.
+
+    `varies` is what may stand there then ("--root=folder"), `fixed` why nobody can mark it, `pin` the mark in force.
+    """
+
+    kind: PartKind
+    place: int
+    shown: str
+    digest: str
+    varies: str = ""
+    fixed: str = ""
+    pin: Pin | None = None
+
+    @property
+    def standing(self) -> str:
+        """How it stands, in words."""
+        if self.pin is not None:
+            return f"may be another {self.sort}, as {self.pin.approved_by} decided"
+        return f"cannot be marked as data: {self.fixed}" if self.fixed else f"could be marked as data: any {self.sort}"
+
+    @property
+    def sort(self) -> str:
+        """What another value has to be, in a word or two."""
+        return {"file": "file of data", "name": "plain name"}.get(found := self.varies.rpartition("=")[2], found)
+
+
 class ServerView(msgspec.Struct, frozen=True, kw_only=True):
     """One server on the review, with what is to be known of its identity."""
 
@@ -122,12 +212,18 @@ class ServerView(msgspec.Struct, frozen=True, kw_only=True):
     tools: tuple[ToolView, ...]
     # A known origin with a new identity, an unpinned version, a list beyond its bounds, a set not reviewed together.
     notices: tuple[str, ...] = ()
-    # What approvals hold for beside the package or file.
+    # What approvals hold for beside the package or file, and of that the arguments.
     started: tuple[str, ...] = ()
+    arguments: tuple[ArgumentView, ...] = ()
 
     @property
     def pending(self) -> int:
         return sum(tool.needs_review for tool in self.tools)
+
+    @property
+    def concern(self) -> int:
+        """That of what waits and is worst."""
+        return min((tool.concern for tool in self.tools if tool.needs_review), default=2)
 
 
 class SetView(msgspec.Struct, frozen=True, kw_only=True):

@@ -39,13 +39,17 @@ class NoPasskey(CeremonyError):
 
 
 class Prompt(msgspec.Struct, frozen=True):
-    """A call to approve. `display_text` is shown as it is; `expires_at` is seconds since 1970."""
+    """A call to approve. `display_text` is shown as it is; `expires_at` is seconds since 1970.
+
+    `arguments` are what this client sends, where it says so: `display_text` is only what the server says of them.
+    """
 
     display_text: str
     tool: str
     server: str
     request_options: dict[str, Any]
     expires_at: float
+    arguments: dict[str, Any] | None = None
 
 
 class CreationPrompt(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from callgate.approval.action import to_base64url
+from callgate.approval.display import escape
 from callgate.errors import place
 from callgate.sdk.authenticators import CeremonyCancelled, CeremonyTimedOut, CreationPrompt, NoPasskey, Prompt
 
@@ -64,7 +65,8 @@ class BrowserAuthenticator:
     """Opens a one-time page in the person's browser, where they read what will be done and sign it.
 
     `open_page` opens an address (None: nothing is opened), `say` tells the person where the page is. The wait ends
-    when the challenge does, and after `timeout` seconds at the latest.
+    when the challenge does, and after `timeout` seconds at the latest. `port` is for servers that take signatures from
+    one origin only, such as http://localhost:5173; by default any free one.
     """
 
     shows = True
@@ -75,12 +77,14 @@ class BrowserAuthenticator:
         open_page: Callable[[str], object] | None = webbrowser.open,
         say: Callable[[str], None] = _to_stderr,
         timeout: float = 300.0,
+        port: int = 0,
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._open = open_page
         self._say = say
         self._timeout = timeout
+        self._port = port
         self._clock = clock
         self._random = random
 
@@ -92,7 +96,7 @@ class BrowserAuthenticator:
             kind="get",
             title="Approve this call?",
             text=prompt.display_text,
-            facts=(("Server", prompt.server), ("Tool", prompt.tool)),
+            facts=(("Server", prompt.server), ("Tool", prompt.tool), *_sent(prompt)),
             action="Approve with passkey",
             done="Approved. You can close this page.",
             options=prompt.request_options,
@@ -119,7 +123,7 @@ class BrowserAuthenticator:
             raise CeremonyTimedOut("the time to sign was over before the page could be opened")
         path, token = to_base64url(self._random(_NAME)), to_base64url(self._random(_NAME))
         visit = Visit(path=path, token=token, expires_at=self._clock() + left, **shown)
-        async with _serve_page(visit) as (bridge, address):
+        async with _serve_page(visit, self._port) as (bridge, address):
             self._say(f"Open this page to go on: {address}")
             self._open_beside(address)
             try:
@@ -172,9 +176,9 @@ class _Listener(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _serve_page(visit: Visit) -> AsyncIterator[tuple[Bridge, str]]:
+async def _serve_page(visit: Visit, wanted: int = 0) -> AsyncIterator[tuple[Bridge, str]]:
     """The page, listening; it is gone when this ends."""
-    sockets = _bind()
+    sockets = _bind(wanted)
     port = sockets[0].getsockname()[1]
     bridge = Bridge(visit, port)
     config = uvicorn.Config(
@@ -203,17 +207,31 @@ async def _serve_page(visit: Visit) -> AsyncIterator[tuple[Bridge, str]]:
             one.close()
 
 
-def _bind() -> list[socket.socket]:
+def _bind(wanted: int = 0) -> list[socket.socket]:
     """The same port on 127.0.0.1 and ::1: a browser may take either for localhost, so neither is left to others."""
-    for _ in range(_PORTS):
-        four = socket.create_server(("127.0.0.1", 0))
+    for _ in range(1 if wanted else _PORTS):
+        try:
+            four = socket.create_server(("127.0.0.1", wanted))
+        except OSError:
+            break
         try:
             return [four, socket.create_server(("::1", four.getsockname()[1]), family=socket.AF_INET6)]
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 return [four]
             four.close()
+    if wanted:
+        raise NoPasskey(f"port {wanted} of this machine is taken", advice="End what uses it, or name another port.")
     raise NoPasskey("no port is free on this machine", advice="Close some programs and try again.")
+
+
+def _sent(prompt: Prompt) -> tuple[tuple[str, str], ...]:
+    return () if prompt.arguments is None else (("Arguments", shown_arguments(prompt.arguments)),)
+
+
+def shown_arguments(arguments: dict[str, Any]) -> str:
+    """What this client sends, in one line; what misleads the eye is written out."""
+    return "\\".join(map(escape, json.dumps(arguments, ensure_ascii=False).split("\\"))) if arguments else "none"
 
 
 class Visit(msgspec.Struct, frozen=True):

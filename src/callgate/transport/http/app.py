@@ -27,7 +27,7 @@ from callgate.pipeline.context import (
     greeting_client,
 )
 from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, refuse_all, session_digest
-from callgate.pipeline.list_changed import wants_changes
+from callgate.pipeline.list_changed import only, wanted_changes
 from callgate.telemetry.metrics import Counter
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.exchange import (
@@ -269,6 +269,8 @@ class OperatorView(Protocol):
     """What operators look at, and what is counted."""
 
     def ready(self) -> str | None: ...
+
+    def notice(self) -> str: ...
 
     def render_metrics(self, busy: int, sessions: Mapping[str, int]) -> bytes | None: ...
 
@@ -573,9 +575,10 @@ class App:
     @staticmethod
     def _heard(exchange: Exchange, message: Message | Batch) -> AbstractContextManager[None]:
         """A subscription may be for what the gateway itself has to tell."""
-        if exchange.hearing is None or not isinstance(message, Message) or not wants_changes(message):
+        wanted = wanted_changes(message) if isinstance(message, Message) else frozenset()
+        if exchange.hearing is None or not wanted:
             return contextlib.nullcontext()
-        return exchange.hearing(onto(exchange))
+        return exchange.hearing(only(wanted, onto(exchange)))
 
     async def _stream(self, upstream: Upstream, exchange: Exchange) -> None:
         try:
@@ -606,7 +609,9 @@ class App:
             await exchange.respond(200, b"ok\n", [text])
         elif exchange.path == "/readyz":
             problem = "shutting down" if self._streams.stopping else self._watched.ready()
-            await exchange.respond(200 if problem is None else 503, (problem or "ready").encode() + b"\n", [text])
+            notice = self._watched.notice()
+            said = (problem or "ready") + (f"\n{notice}" if notice else "")
+            await exchange.respond(200 if problem is None else 503, said.encode() + b"\n", [text])
         elif exchange.path == "/metrics" and (metrics := self._metrics()) is not None:
             await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
         else:

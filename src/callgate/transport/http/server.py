@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import errno
 import logging
+import re
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,6 +25,7 @@ _HEAD_BYTES: Final = 64 * 1024
 _HEAD_FIELDS: Final = 200
 _LINGER_SECONDS: Final = 1.0
 _LINGER_MOST: Final = 64
+_AUTHORITY_END: Final = re.compile(rb"[/?#]")
 
 
 class _Trailers(list[tuple[bytes, bytes]]):
@@ -149,6 +151,9 @@ class Connection(HttpToolsProtocol):
         if len(self.headers) > _HEAD_FIELDS:
             self._turn_away(Reason.MESSAGE_TOO_LARGE)
             return
+        if (self.url[:1] != b"/" or b"#" in self.url) and not self._read_target():
+            self._turn_away(Reason.INVALID_REQUEST)
+            return
         before = self.cycle
         super().on_headers_complete()
         # The answer to HEAD has no body that its head could leave with.
@@ -156,6 +161,25 @@ class Connection(HttpToolsProtocol):
             self.cycle.transport = _Joined(self.transport)
         self._in_head = False
         self.headers = _TRAILERS
+
+    def _read_target(self) -> bool:
+        """Whether a target in absolute form is one; it goes by its own host, whatever Host says (RFC 9112 §3.2.2).
+
+        Nobody can sign or guard what has a user in it, and a fragment is never sent.
+        """
+        if self.url == b"*":
+            return True
+        scheme, marked, rest = self.url.partition(b"://")
+        authority = _AUTHORITY_END.split(rest, maxsplit=1)[0]
+        if not marked or scheme.lower() not in (b"http", b"https") or not authority:
+            return False
+        if b"@" in authority or b"#" in self.url:
+            return False
+        rest_of_them = [field for field in self.headers if field[0] != b"host"]
+        # Two of them are refused later, as any header that has to be single.
+        if len(self.headers) - len(rest_of_them) <= 1:
+            self.headers[:] = [*rest_of_them, (b"host", authority)]
+        return True
 
     def on_body(self, body: bytes) -> None:
         if not self._deaf:

@@ -24,7 +24,7 @@ from callgate.pipeline.dispatcher import (
     refuse_all,
     session_digest,
 )
-from callgate.pipeline.list_changed import changed, wants_changes
+from callgate.pipeline.list_changed import notification, wanted_changes
 from callgate.protocol import VERSION_META
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.lines import one_line
@@ -166,7 +166,7 @@ class StdioSession:
         self._running = False
         self.use(dispatcher)
         # The subscription of the modern era that changes are told under; None in the handshake era.
-        self._subscription: RequestId | None = None
+        self._subscriptions: dict[str, RequestId] = {}
         self._telling: set[asyncio.Task[None]] = set()
         self._upward: asyncio.Task[None] | None = None
 
@@ -213,11 +213,14 @@ class StdioSession:
                 flight.finish("lost")
             await self._front.close()
 
-    def _tell(self, _message: bytes) -> None:
-        """The tools are others now: told where the client has begun to listen, as its era has it."""
-        if self._protocol is None and self._subscription is None:
+    def _tell(self, message: bytes) -> None:
+        """The tools or prompts are others now: told where the client has begun to listen, as its era has it."""
+        seen = peek(message)
+        changed = "" if seen is None or seen.method is None else seen.method
+        if self._protocol is None and changed not in self._subscriptions:
             return
-        task = asyncio.get_running_loop().create_task(self._front.write(changed(self._subscription)))
+        told = notification(self._subscriptions.get(changed), changed)
+        task = asyncio.get_running_loop().create_task(self._front.write(told))
         self._telling.add(task)
         task.add_done_callback(self._telling.discard)
 
@@ -287,8 +290,8 @@ class StdioSession:
         for message in messages:
             if message.method == TOOLS_CALL:
                 continue
-            if wants_changes(message):
-                self._subscription = message.id
+            if message.id is not None and (wanted := wanted_changes(message)):
+                self._subscriptions |= dict.fromkeys(wanted, message.id)
             if message.method == "notifications/cancelled" and isinstance(message.params, dict):
                 self._expect_no_more_of(message.params.get("requestId"))
 

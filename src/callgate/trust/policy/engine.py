@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 from cel_expr_python import cel
 
+from callgate.gate import Quorum
 from callgate.trust.model import ToolLabel
 from callgate.trust.policy.condition import environment
 from callgate.trust.policy.facts import FACTS, VALUE_FACTS, VARYING, Facts, all_values, plain
@@ -39,6 +40,7 @@ class Match(msgspec.Struct, frozen=True):
     effect: str
     say: str = ""
     error: str = ""
+    quorum: Quorum = Quorum()
 
 
 class Ruling(msgspec.Struct, frozen=True):
@@ -59,6 +61,11 @@ class Ruling(msgspec.Struct, frozen=True):
     def failed(self) -> tuple[Match, ...]:
         """The rules that could not be evaluated."""
         return tuple(one for one in self.matched if one.error)
+
+    @property
+    def quorums(self) -> tuple[Quorum, ...]:
+        """Who has to approve, as each rule that asks demands it."""
+        return tuple(dict.fromkeys(one.quorum for one in self.matched if one.effect == "ask"))
 
     def to_record(self) -> dict[str, Any]:
         """The ruling as the log keeps it."""
@@ -255,7 +262,7 @@ class _Stage:
                 overridden.append(rule.name)
                 continue
             effect = max(rule.effect, FAILED, key=self._effects.index) if error else rule.effect
-            counted.append(Match(rule.name, effect, rule.say, error))
+            counted.append(Match(rule.name, effect, rule.say, error, rule.quorum))
         counted.sort(key=lambda one: -self._effects.index(one.effect))
         first = counted[0]
         say = f"{first.say} (This rule could not be evaluated: {first.error}.)".strip() if first.error else first.say

@@ -323,6 +323,9 @@ TABLE: Final[tuple[Fact, ...]] = (
     Fact("provenance.unasked", "bool", lambda f: f.provenance.unasked,
          "What the user wrote is known, and it does not ask for what the tool does. A question asks for nothing.",
          "tool.risky && provenance.unasked", roots=("provenance.unasked",)),
+    Fact("provenance.others_than_named", "strings", lambda f: f.provenance.others_than_named,
+         "Paths of ids where the user's latest words name another one: the order 417, and this is 418.",
+         "tool.consequential && size(provenance.others_than_named) > 0", roots=("provenance.others_than_named",)),
     Fact("provenance.guarded", "strings", lambda f: f.provenance.guarded,
          "Classes of guarded details in the arguments that results had and the user did not write.",
          '"financial" in provenance.guarded', ("financial", "regulated", "credentials"), roots=("provenance.guarded",)),
@@ -445,6 +448,7 @@ class _Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     strange_texts: tuple[str, ...] = ()
     texts_read: bool = False
     unasked: bool = False
+    others_than_named: tuple[str, ...] = ()
     agent: dict[str, str] = {}
     carried: tuple[str, ...] | None = None
     result: DataLabel | None = None
@@ -499,6 +503,7 @@ def _add_marks(record: dict[str, Any], facts: Facts) -> None:
         "strange_texts": provenance.strange_texts[:MAX_VALUES],
         "texts_read": provenance.texts_read,
         "unasked": provenance.unasked,
+        "others_than_named": provenance.others_than_named[:MAX_VALUES],
         "args": facts.args is None or bool(facts.args),
         "secrets": facts.secrets,
     }
@@ -597,6 +602,7 @@ def from_record(record: object, args: Mapping[str, Any] | None = None) -> Facts:
             recorded.strange_texts,
             recorded.texts_read,
             recorded.unasked,
+            recorded.others_than_named,
         ),
         args=args if args is not None or recorded.args else {},
         request=None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from callgate.errors import ConfigError, Problem
+from callgate.gate import Quorum
 from callgate.places import Path as Keys
 from callgate.places import Places
 from callgate.trust.policy.condition import Condition, compile_condition, meant
@@ -20,13 +21,16 @@ from callgate.trust.policy.seed_form import Written, written
 # What the trust annotations' own form calls them.
 _SYNONYMS: Final = {"escalate": "ask", "confirm": "ask"}
 _ON_RESULT: Final = {"block": "quarantine"}
-KEYS: Final = ("name", "effect", "on", "when", "say", "override")
+KEYS: Final = ("name", "effect", "on", "when", "say", "override", "approvals", "of")
 MAX_BYTES: Final = 256 * 1024
 MAX_RULES: Final = 200
 MAX_SAY: Final = 400
+MAX_APPROVALS: Final = 20
+MAX_GROUPS: Final = 10
 DEFAULT: Final = "default policy"
 ADVICE: Final = "Put these right, then run `callgate policy check`."
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_GROUP: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 def default_text() -> str:
@@ -161,12 +165,13 @@ class _Reader:
         effect = self._effect(path, raw, on)
         say = self._say(path, raw)
         override = self._override(path, raw, effect)
+        quorum = self._quorum(path, raw, on, effect)
         condition = self._condition(path, raw, where, on, effect)
         if len(self._problems) > before or condition is None:
             return None
         line = self._text.count("\n", 0, self._places.of_key(path)) + 1
         say = say or _sentence(name, effect)
-        return Rule(name, effect, on, condition, say, override, self._default, self._source, line)
+        return Rule(name, effect, on, condition, say, override, self._default, self._source, line, quorum)
 
     def _name(self, path: Keys, raw: dict[str, Any]) -> str:
         name = self._string(path, raw, "name", required=True)
@@ -239,6 +244,23 @@ class _Reader:
                 text = f"not a rule of the default policy{meant(name, self._overridable)}; there are {known}"
                 self._tell((*path, "override", at), text)
         return tuple(names)
+
+    def _quorum(self, path: Keys, raw: dict[str, Any], on: str, effect: str) -> Quorum:
+        """Who has to approve what the rule asks about."""
+        for key in ("approvals", "of"):
+            if key in raw and (on, effect) != ("call", "ask"):
+                self._tell((*path, key), "only a rule that asks about calls says who approves them", key=True)
+        approvals, of = raw.get("approvals", 1), raw.get("of", [])
+        if type(approvals) is not int or not 1 <= approvals <= MAX_APPROVALS:
+            self._tell((*path, "approvals"), f"a number of people is wanted, from 1 to {MAX_APPROVALS}")
+            approvals = 1
+        if not isinstance(of, list) or len(of) > MAX_GROUPS or not all(isinstance(one, str) for one in of):
+            self._tell((*path, "of"), f"a list of groups of people is wanted, {MAX_GROUPS} at most")
+            return Quorum(approvals)
+        for at, group in enumerate(of):
+            if not _GROUP.fullmatch(group):
+                self._tell((*path, "of", at), "a group's name has 1 to 64 of a-z, 0-9, _ and -")
+        return Quorum(approvals, tuple(sorted(set(of))))
 
     def _string(self, path: Keys, raw: dict[str, Any], key: str, *, required: bool = False) -> str | None:
         value = raw.get(key)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, NamedTuple
 
+from callgate.gate import Quorum
 from callgate.trust.policy.condition import Condition
 
 # From the mildest to the strictest.
@@ -27,3 +28,5 @@ class Rule(NamedTuple):
     default: bool = False
     source: str = ""
     line: int = 0
+    # Who has to approve, where it asks.
+    quorum: Quorum = Quorum()

@@ -46,11 +46,18 @@ def asked(text: str) -> list[str]:
     found: dict[str, None] = {}
     for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", _NO_WORDS.sub(" ", text))):
         question = sentence.rstrip().endswith("?")
-        for number, clause in enumerate(_clauses(_WORDS.findall(_plain(sentence)))):
-            if _only_wants_to_know(clause, question=question, first=number == 0):
+        told = [_WORDS.findall(part) for part in _plain(sentence).split(",")]
+        # "…, but refund it" is another clause.
+        parts = [enumerate(_clauses(words), int(bool(words) and words[0] in _list("joins"))) for words in told]
+        negated = known = False
+        for number, clause in (one for part in parts for one in part):
+            # "Don't cancel, accept or share it": what is not to be done goes on until something joins another clause.
+            negated = (negated and number == 0) or _is_negated(clause)
+            known = (known and number == 0) or _only_wants_to_know(clause, question=question, first=number == 0)
+            if negated or known:
                 continue
             found |= dict.fromkeys(_told_to_others(clause))
-            if next((word for word in clause if word not in _list("fillers")), "") not in _list("looks"):
+            if not _only_looks(clause):
                 found[WANTS] = None
             if any(f" {phrase} " in f" {' '.join(clause)} " for phrase in _list("agrees")):
                 found[AGREED] = None
@@ -81,15 +88,39 @@ def _only_wants_to_know(clause: list[str], *, question: bool, first: bool) -> bo
     return question and first and not any(start in _list(act) for act in _ACTS)
 
 
+def _only_looks(clause: list[str]) -> bool:
+    """Whether a clause wants to be told something, and nothing else: "could you please read it"."""
+    start = _start(clause)
+    if start in _list("tells") and start in clause:
+        # "Tell me", and not "tell her".
+        after = clause[clause.index(start) + 1 : clause.index(start) + 2]
+        return start in _list("looks") and _list("oneself").issuperset(after)
+    return start in _list("looks")
+
+
+def _is_negated(clause: list[str]) -> bool:
+    """Whether a negation stands before whatever a clause tells to do."""
+    told = frozenset().union(*map(_list, _ACTS), _list("looks")) - _list("negations")
+    return next((word for word in clause if word in _list("negations") or word in told), "") in _list("negations")
+
+
+def _start(clause: list[str]) -> str:
+    """The first word of a clause that is not there to be polite."""
+    polite = (_list("fillers") | _list("pleas") | _list("requests") | _list("subjects")) - _list("negations")
+    return next((word for word in clause if word not in polite), "read")
+
+
 def _told_to_others(clause: list[str]) -> Iterator[str]:
     for at, word in enumerate(clause):
         if word in _list("negations"):
             return
         after = clause[at + 1] if at + 1 < len(clause) else ""
-        if not (after in _list("oneself") and word in _list("tells")):
-            yield word
-            if (hung := _HUNG.fullmatch(word)) is not None:
-                yield hung[1]
+        if after in _list("oneself") and word in _list("tells"):
+            # What follows is what the user wants to hear.
+            return
+        yield word
+        if (hung := _HUNG.fullmatch(word)) is not None:
+            yield hung[1]
 
 
 def is_wanted(tool: str, asks: Callable[[str], bool], *, exactly: bool = False) -> bool:

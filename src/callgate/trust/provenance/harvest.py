@@ -69,6 +69,7 @@ _LONG: Final = (b"0e", b"0" * 16 + b".", b"." + b"0" * 10)
 _encode: Final = msgspec.json.Encoder().encode
 # Longer than that, or on several lines, somebody wrote it: it is told, not filled in.
 PROSE_WORDS: Final = 8
+_ROWS: Final = 200
 _SURELY_SHORT: Final = 2 * PROSE_WORDS
 
 
@@ -77,7 +78,7 @@ class Harvest:
 
     __slots__ = (
         "_depth", "_leaves", "_lines", "_rules", "_tables", "_trusted",
-        "fields", "named", "own", "people", "records", "strange", "vouching",
+        "fields", "named", "own", "people", "records", "rows", "strange", "vouching",
     )  # fmt: skip
 
     def __init__(
@@ -98,6 +99,8 @@ class Harvest:
         self.people: list[Mapping[str, Any]] = []
         # What things are called, in a field of their own.
         self.named: list[str] = []
+        # Each entry of a list, or what is no list, with all that lies within it.
+        self.rows: list[Mapping[str, Any]] = []
         # What stands in fields by itself, with the names of the fields: the words that a server has for something.
         self.fields: list[tuple[str, str]] = []
         self._trusted = trusted
@@ -112,6 +115,7 @@ class Harvest:
     def structured(self, value: Any) -> None:
         """Take in `structuredContent`."""
         self._walk(value, "", "", self._depth)
+        self.rows += rows_of(value)
 
     def texts(self, texts: Sequence[str], structured: Any) -> None:
         """Take in text content, save what only repeats the structured content, as the protocol asks servers to."""
@@ -124,6 +128,7 @@ class Harvest:
                 if isinstance(decoded, NESTED) and not _loses(text, decoded):
                     # Most servers send their structure as text, and nothing else.
                     self._walk(decoded, "", "", self._depth)
+                    self.rows += rows_of(decoded)
                 else:
                     self._told(text, decoded if "\\" in text else None)
             return
@@ -135,6 +140,7 @@ class Harvest:
                 self._told(text, decoded)
             elif decoded is not None:
                 self._walk(decoded, "", "", self._depth)
+                self.rows += rows_of(decoded)
             elif self._rules and text.lstrip().startswith(_STRUCTURED):
                 self._fields(text)
             else:
@@ -164,6 +170,7 @@ class Harvest:
         if self._tables and "\n" in text and (rows := table(text)):
             self._tables = False
             self._walk(rows, "", "", self._depth)
+            self.rows += rows
             self._tables = True
             return
         if "\n" in text:
@@ -171,6 +178,7 @@ class Harvest:
             text, found = listed_ids(text, heads)
             self.records += found
             self.people += heads
+            self.rows += heads
         self.strange.append(text)
 
     def _walk(self, value: Any, key: str, path: str, depth: int) -> None:
@@ -201,9 +209,9 @@ class Harvest:
                 self._text(name)
         else:
             self.strange.extend(value)
-        if has_people(value):
-            self.people.append(value)
         named = names_of(value)
+        if has_people(value) or named:
+            self.people.append(value)
         self.named += named
         for field, own in ids_of(value):
             self.records.append(Record(field, own, key, named, value))
@@ -280,6 +288,16 @@ class Harvest:
             self.strange.append(text)
         else:
             self.vouching.append(text)
+
+
+def rows_of(value: Any, depth: int = 4) -> list[Mapping[str, Any]]:
+    """The entries of the lists in a value; of what has none, the value itself."""
+    if isinstance(value, dict):
+        inner = [row for item in value.values() if isinstance(item, NESTED) for row in rows_of(item, depth - 1)]
+        return inner if depth > 0 and any(isinstance(item, list) for item in value.values()) and inner else [value]
+    if isinstance(value, list):
+        return [item for item in value[:_ROWS] if isinstance(item, dict)]
+    return []
 
 
 class TooLarge(Exception):

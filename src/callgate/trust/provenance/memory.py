@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import msgspec
 
@@ -32,14 +32,18 @@ from callgate.trust.provenance.packing import Left, Phrases, Pieces, windows
 from callgate.trust.provenance.readings import Reading, Readings
 from callgate.trust.provenance.records import (
     Record,
+    described_row,
     is_id,
+    is_id_like,
     is_short_number,
     kinds,
-    names_of,
     nouns,
     parts_of_id,
     people,
+    shape_of,
+    shapes,
     spoken_of,
+    stem,
     telling,
     written_id,
 )
@@ -126,6 +130,8 @@ class Memory:
         # A stranger's result held what is no text: it may have named anything.
         self.unread = False
         self.prompt_known = False
+        # The step that the user's latest words came with.
+        self._prompted = 0
         self.seq = 0
         self._prompts: set[str | bytes] = set()
         # Of each tool, whether the prompts ask for what it does.
@@ -146,7 +152,9 @@ class Memory:
         """All that is kept of the user's words, for who has them before there is a session."""
         text = text[: self.bounds.prompt_chars]
         said = self._ordered([text, *respelt(text)]) + self._hosts([text]) + self._numbers([text])
-        return said + array("Q", [part for word in asked(text) for part in (self._asked(word), 0)]).tobytes()
+        more = [*map(self._asked, asked(text)), *map(self._stem, telling(text) | parts_of_id(normalise.fold(text)))]
+        more += [self._shape(one) for one in shapes(text)]
+        return said + array("Q", [part for digest in more for part in (digest, 0)]).tobytes()
 
     def remember_digests(self, digests: bytes) -> None:
         """The same as `remember_prompt` of the text that these were made of."""
@@ -259,7 +267,7 @@ class Memory:
             left.cut = True
         if data.malicious:
             found.strange += found.own
-            found.own, found.records = [], []
+            found.own, found.records, found.rows = [], [], []
         elif found.strange and arguments and not self.overflowed:
             # Where nothing else was said, nobody said anything.
             found.strange = [text for text in self._without_echoes(found.strange, arguments) if not text.isspace()]
@@ -377,8 +385,20 @@ class Memory:
         """The digest of a link as a whole."""
         return self.fingerprints.digest(f"link\x00{written}")
 
+    def _shape(self, shape: str) -> int:
+        return self.fingerprints.digest(f"shape\x00{shape}")
+
+    def named_another(self, text: str) -> bool:
+        """Whether the user's latest words name a thing or an amount that is written as this one is, and not this."""
+        shape = self._shape(shape_of(text))
+        return self.prompt.get(shape, -1) == self._prompted and not self.prompt.says(self.words(text))
+
     def _asked(self, word: str) -> int:
         return self.fingerprints.digest(f"asked\x00{word}")
+
+    def says(self, word: str) -> bool:
+        """Whether a word is one of the user's, in whatever form."""
+        return self.fingerprints.digest(word) in self.prompt or self._stem(word) in self.prompt
 
     def asks(self, word: str) -> bool:
         """Whether the user's words ask for something with a word."""
@@ -516,29 +536,41 @@ class Memory:
         return array("Q", packed).tobytes()
 
     def _hints(self, found: Harvest, tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
-        """By which words the user may speak of the things of a list, and of the people in it: those that no other one
-        of the list has. Whoever answers at an address that was asked can have written all of it, so it tells none."""
-        if not (found.records or found.people or found.named) or any(map(is_address, arguments)):
+        """By which words the user may speak of what stands in the rows of a result, and of the people in it: those that
+        no other row has. Whoever answers at an address that was asked can have written all of it, so it tells none."""
+        if not (found.rows or found.people) or any(map(is_address, arguments)):
             return b""
-        told: list[tuple[int, frozenset[str]]] = []
-        called = [(record, _called(record)) for record in found.records[: self.bounds.records] if record.value]
-        things = {id(record.value): words for record, words in called}
-        about = _kinds_asked_for(arguments)
-        for record, alone in _telling_apart(called, things.values()):
-            if is_server_made(record.id):
-                several = kinds(record, tool.tool) | about
-                several = several if is_short_number(record.id) else several | {""}
-                told += [(self.key(tool.server, f"hint {kind}", record.id), alone) for kind in several]
-        named = [(name, telling(name)) for name in dict.fromkeys(found.named[: self.bounds.records])]
-        for name, alone in _telling_apart(named, [words for _, words in named]):
-            told.append((self.key(tool.server, "hint name", normalise.fold(name)), alone))
+        told = self._of_rows(found.rows[: self.bounds.records], tool.server)
         for fields in found.people[: self.bounds.records]:
-            told += [(self.key("", "person", address), words) for address, words in people(fields) if words]
+            told += [
+                (self.key("", "person", address), {self.fingerprints.digest(word) for word in words})
+                for address, words in people(fields, trusted=tool.trusted_source)
+                if words
+            ]
         packed: list[int] = []
-        for key, words in told[:_HINTED]:
-            digests = [self.fingerprints.digest(word) for word in islice(sorted(words), _HINT_WORDS)]
-            packed += (key, 2 * len(digests) << 8, *(part for digest in digests for part in (1, digest)))
+        for key, digests in told[:_HINTED]:
+            few = sorted(digests)[:_HINT_WORDS]
+            packed += (key, 2 * len(few) << 8, *(part for digest in few for part in (1, digest)))
         return array("Q", packed).tobytes()
+
+    def _of_rows(self, rows: Sequence[Mapping[str, Any]], server: str) -> list[tuple[int, set[int]]]:
+        """For each short value in a row, the words that tell the row from the others: its own, and those of a row that
+        an id in it names."""
+        described = [described_row(row) for row in rows]
+        words = [{self._stem(word) for word in some} for some, _ in described]
+        for (_, values), own in zip(described, words, strict=True):
+            for value in values:
+                known = self.records.get(self.key(server, "row", value)) if is_id_like(value) else None
+                own.update(name[0] for name in known.names if name) if known is not None else None
+        counted = Counter(word for some in words for word in some)
+        told: list[tuple[int, set[int]]] = []
+        for (_, values), own in zip(described, words, strict=True):
+            alone = {word for word in own if counted[word] == 1}
+            told += [(self.key(server, "row", value), alone) for value in values] if alone else []
+        return told
+
+    def _stem(self, word: str) -> int:
+        return self.fingerprints.digest(f"stem\x00{stem(word)}")
 
     def _opened(self, found: Harvest, tool: ToolLabel, arguments: Mapping[str, Any]) -> bytes:
         """The things that a call looked at one by one, or that it made: what the conversation is about by now. And the
@@ -600,7 +632,7 @@ class Memory:
     def _take_said(self, left: Left, step: int) -> None:
         if self._room(cut=left.cut):
             if left.prompt:
-                self.prompt_known = True
+                self.prompt_known, self._prompted = True, step
                 self._wants.clear()
                 self.prompt.add(packing.numbers(left.prompt), step)
             if left.clean:
@@ -644,19 +676,6 @@ class Memory:
         return not full or (cut and kept <= 2 * self.bounds.remembered and strange <= 2 * self.bounds.strange)
 
 
-T = TypeVar("T")
-
-
-def _telling_apart(
-    called: Iterable[tuple[T, frozenset[str]]], things: Iterable[frozenset[str]]
-) -> Iterator[tuple[T, frozenset[str]]]:
-    """Each thing with the words that no other one of the list has."""
-    counted = Counter(word for words in things for word in words)
-    for thing, words in called:
-        if alone := frozenset(word for word in words if counted[word] == 1):
-            yield thing, alone
-
-
 _TABLE: Final = re.compile(r"\bfrom\s+(\w{3,40})", re.IGNORECASE)
 _KIND: Final = re.compile(r"[A-Za-z]{3,30}")
 
@@ -668,12 +687,6 @@ def _kinds_asked_for(arguments: Mapping[str, Any]) -> frozenset[str]:
         one for text in texts for one in _TABLE.findall(text[:4096])
     ]
     return frozenset().union(*map(nouns, named[:8]))
-
-
-def _called(record: Record) -> frozenset[str]:
-    """The words by which people speak of a thing: those of its names, and of who sent or made it."""
-    named = [telling(name) for name in names_of(record.value)]
-    return parts_of_id(record.id).union(*named, *(words for _, words in people(record.value)))
 
 
 def _is_measured(word: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.trust.answers import remembered
+from callgate.trust.critical import names_somebody
 from callgate.trust.proposing import common_words
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.fingerprints import Fingerprints
@@ -155,6 +156,7 @@ _ADDRESS: Final = re.compile(
 # How people are called on a platform.
 _HANDLE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{2,38}")
 _PEOPLE: Final = word_lists("argument_words")["people"]
+_TEXTS: Final = word_lists("argument_words")["texts"]
 _LETTERS: Final = re.compile(r"[^\W\d_]{3,}")
 
 
@@ -162,7 +164,7 @@ def has_people(fields: Mapping[str, Any]) -> bool:
     return not _PEOPLE.isdisjoint(fields)
 
 
-def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
+def people(fields: Mapping[str, Any], *, trusted: bool = False) -> Iterator[tuple[str, frozenset[str]]]:
     """The addresses and handles in fields that a server fills in with people, each with the words of that person's
     name. Where a thing has one of them and a name, the name is that person's."""
     for field, value in fields.items():
@@ -178,11 +180,113 @@ def people(fields: Mapping[str, Any]) -> Iterator[tuple[str, frozenset[str]]]:
             for match in _ADDRESS.finditer(one):
                 called = " ".join([match[1] or "", match[2].partition("@")[0], *beside])
                 yield match[2].casefold(), telling(called)
+    yield from _of_contact(fields, trusted=trusted)
+
+
+# What somebody is called, and not what something is called that somebody has to do with.
+_OWN_NAME: Final = re.compile(r"(?:display|full|real|user|contact)?_?name", re.IGNORECASE)
+_CONTACT_LEAVES: Final = 16
+_CONTACT_NAME: Final = 60
+
+
+def _of_contact(fields: Mapping[str, Any], *, trusted: bool) -> Iterator[tuple[str, frozenset[str]]]:
+    """The same of an entry of an address book: a name, where its owner is reached, and no text."""
+    name = next((fields[one] for one in fields if _OWN_NAME.fullmatch(one) and isinstance(fields[one], str)), "")
+    if not name or len(name) > _CONTACT_NAME:
+        return
+    found: list[str] = []
+    open_: list[tuple[str, Any]] = list(fields.items())
+    for _ in range(_CONTACT_LEAVES):
+        if not open_:
+            break
+        field, value = open_.pop(0)
+        if isinstance(value, Mapping):
+            open_ += value.items()
+        elif isinstance(value, list):
+            open_ += [(field, one) for one in value[:_CONTACT_LEAVES]]
+        elif isinstance(value, str):
+            if len(value) > 2 * _CONTACT_NAME or "\n" in value:
+                return
+            if " " not in value and ("@" in value or (trusted and names_somebody(field))):
+                found.append(value.casefold())
+    if not open_:
+        yield from [(one, telling(name)) for one in found]
 
 
 def telling(text: str) -> frozenset[str]:
     """The words of a name that tell it from others."""
     return frozenset(_LETTERS.findall(normalise.fold(text))) - common_words()
+
+
+def stem(word: str) -> str:
+    """The beginning of a word, which stays the same in whatever form it is used."""
+    return word[:5] if len(word) > 5 else word.removesuffix("s") if len(word) > 3 else word
+
+
+_SHORT_CHARS: Final = 80
+_ROW_LEAVES: Final = 60
+_ID_LIKE: Final = re.compile(r"(?=.*\d)[a-z0-9#][\w.#-]{1,63}")
+
+
+def is_id_like(value: str) -> bool:
+    return _ID_LIKE.fullmatch(value) is not None
+
+
+def described_row(row: Mapping[str, Any]) -> tuple[frozenset[str], list[str]]:
+    """The words of the short texts in a row, and its short values: not whom or where something goes to, which nobody
+    is to be taken for because of a word beside it."""
+    words: set[str] = set()
+    values: list[str] = []
+    open_: list[tuple[str, Any]] = list(row.items())
+    looked = 0
+    while open_ and looked < _ROW_LEAVES:
+        field, value = open_.pop(0)
+        looked += 1
+        if isinstance(value, Mapping):
+            open_ += value.items()
+        elif isinstance(value, list):
+            open_ += [(field, one) for one in value[:_ROW_LEAVES]]
+        elif isinstance(value, str) and len(value) <= _SHORT_CHARS and "\n" not in value and value.strip():
+            folded = normalise.fold(value).strip()
+            words |= telling(value) | parts_of_id(folded)
+            if is_filled_in(field, value):
+                values.append(folded)
+        elif isinstance(value, int | float) and not isinstance(value, bool) and is_filled_in(field, ""):
+            values.append(normalise.number(value))
+    return frozenset(words), [value for value in values if len(value) > 1]
+
+
+def is_filled_in(field: str, value: str) -> bool:
+    """Whether what stands in a field may be known by the words beside it: it is no text, and neither whom nor where
+    something goes to."""
+    told = field.lower() in _TEXTS or names_somebody(field) or has_people({field.lower(): value})
+    return not (told or "@" in value or "/" in value)
+
+
+_NUMBERED: Final = re.compile(r"[\w#](?:[\w#.,-]*\w)?")
+_DIGITS: Final = re.compile(r"\d+")
+_SHORTEST_NUMBER: Final = 3
+_SHAPES: Final = 200
+
+
+def shape_of(text: str) -> str:
+    """How an id or an amount is written, whatever its digits: `mt-9` for MT-310, `9.9` for 12.50; empty for what is
+    neither. A plain number is one by how many digits it has."""
+    if len(text) > _SHORT_CHARS:
+        return ""
+    folded = normalise.fold(text).strip()
+    if _NUMBERED.fullmatch(folded) is None:
+        return ""
+    shape = _DIGITS.sub("9", folded.lstrip("#").replace(",", "."))
+    if shape == "9":
+        return "9" * len(folded.lstrip("#")) if len(folded.lstrip("#")) >= _SHORTEST_NUMBER else ""
+    return shape if "9" in shape else ""
+
+
+def shapes(text: str) -> frozenset[str]:
+    """The shapes of the ids and amounts in a text."""
+    found = [shape for one in _NUMBERED.findall(text) if any(map(str.isdigit, one)) and (shape := shape_of(one))]
+    return frozenset(found[:_SHAPES])
 
 
 _PARTS_OF_ID: Final = re.compile(r"[^\W\d_]{3,}|\d{2,}")

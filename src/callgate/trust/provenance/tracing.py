@@ -10,14 +10,16 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from callgate.trust.critical import (
-    EVERYTHING,
     covers,
     is_address,
     is_carried,
     is_field,
-    is_measure,
+    is_obeyed,
     is_paging,
     is_said,
+    is_setting,
+    is_somewhere,
+    is_whom,
     looks_critical,
     named_critical,
     names_somebody,
@@ -58,8 +60,8 @@ def trace(
     memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], critical: Sequence[str] | None = None
 ) -> Provenance:
     """What a call's arguments are made of. `critical` are paths, those of the label where none are given."""
-    paths = _deciding(label, arguments) if critical is None else critical
-    stays = "public" in label.destinations and _stays(label, paths, arguments)
+    paths = label.critical if critical is None else critical
+    stays = "public" in label.destinations and _stays(memory, label, paths, arguments)
     noted = stays and _only_adds(label, arguments)
     benign = label.outcome == "benign"
     values: list[Traced] = []
@@ -83,6 +85,12 @@ def trace(
             continue
         matters = not stays and (
             (bool(paths) and covers(paths, path)) or (not label.critical_declared and looks_critical(label, key, value))
+        )
+        matters = matters and (
+            label.critical_declared
+            or label.may_be_irreversible
+            or not isinstance(value, str)
+            or _can_decide(key, value)
         )
         presumed = presumes and not matters and _may_decide(label, key, value)
         unexpected.update([path] if presumed else ())
@@ -112,7 +120,8 @@ def trace(
         own = own or (found in OWN_WORDS and traced.kind not in ("time", "quantity"))
         follows = benign or traced.critical or traced.kind == "link"
         if found not in OWN_WORDS and (
-            (follows and _leads_on(memory, traced, key, text)) or (presumes and _shows_new_link(memory, traced, text))
+            (follows and _leads_on(memory, traced, key, text, benign=benign))
+            or (presumes and _shows_new_link(memory, traced, text))
         ):
             new.append(path)
         # A new entry that goes to nobody is a note of the user's, unless it leads to somebody.
@@ -125,26 +134,77 @@ def trace(
             strange_texts.append(path)
     if doubtful and [item for item in arguments.values() if isinstance(item, NESTED)]:
         values += _keys(memory, label, paths, arguments, budget)
-    guarded = carries(memory, arguments, {one.path for one in values if one.critical}) if memory.details else ()
     new += _carried(memory, values) if benign else ()
     return Provenance(
         tuple(values),
         tuple(links[:_LINKS]) if links and not stays else (),
         own,
         memory.prompt_known,
-        tuple(sorted(guarded)) if guarded else (),
+        tuple(sorted(_guarded(memory, label, arguments, values, doubtful=doubtful))),
         tuple(new[:_LINKS]) if new else (),
         not stays and _is_untraceable(memory, label, paths, values, unexpected),
-        () if benign or label.read_only else _far_reaching(memory, label, arguments, values),
+        () if benign or label.read_only else _far_reaching(memory, label, arguments, values, links),
         tuple(strange_texts[:_LINKS]) if strange_texts else (),
         doubtful,
         doubtful and not stays and _is_unasked(memory, label, values),
+        tuple(_others_than_named(memory, arguments, values)) if doubtful and not benign else (),
     )
+
+
+def _others_than_named(memory: Memory, arguments: Mapping[str, Any], values: Sequence[Traced]) -> Iterator[str]:
+    """The paths of ids where the user's latest words name another one. An amount may be worked out from theirs."""
+    decide = {one.path for one in values if one.critical and one.kind == "identity"}
+    decide -= {one.path for one in values if one.found in (*_NAMED, "schema")}
+    for path, _, value in leaves(arguments):
+        if path in decide and memory.named_another(str(value)[:_TOKEN_CHARS]):
+            yield path
+
+
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{12,}")
+_TOKEN_CHARS: Final = 256
+
+
+def _is_opaque(token: str) -> bool:
+    """Whether a word is one that nobody says and a machine made: letters of both cases, or with marks, and digits."""
+    letters = any(map(str.isalpha, token)) and any(char.isupper() or char == "_" for char in token)
+    return letters and any(map(str.isdigit, token)) and len(token) <= _TOKEN_CHARS
+
+
+def _guarded(
+    memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], values: Sequence[Traced], *, doubtful: bool
+) -> frozenset[str]:
+    found = carries(memory, arguments, {one.path for one in values if one.critical}) if memory.details else frozenset()
+    looks_up = label.outcome == "benign" and doubtful and "public" in label.destinations
+    return found | {"credentials"} if looks_up and _gives_away(memory, arguments, values) else found
+
+
+def _gives_away(memory: Memory, arguments: Mapping[str, Any], values: Sequence[Traced]) -> bool:
+    """Whether a call that only looks something up has in a text what looks like a key, and a result of the user's had
+    it."""
+    given = {one.path for one in values if one.found != "schema"}
+    for path, key, value in leaves(arguments):
+        if path in given and isinstance(value, str) and not is_id(key):
+            for one in filter(_is_opaque, islice(_TOKEN.findall(value[:TEXT_CHARS]), _VALUES)):
+                words = memory.words(one)
+                if memory.vouching.says(words) and not memory.users(packing.windows(words)):
+                    return True
+    return False
 
 
 # A hidden file or folder, or one of the system's; not those that only say what to leave out or how to write.
 _STARTS: Final = re.compile(
     r"(?:^|[\\/~])\.(?!(?:git|docker|npm|prettier|eslint)ignore$|gitattributes$|editorconfig$|prettierrc$|nvmrc$)[^\\/.]|^(?:/(?:etc|usr|bin|sbin|boot|lib|opt|Library|System)/|[A-Za-z]:\\Windows\\)"
+)
+
+
+# A file that is made for machines: not a text or a document for people.
+_PROGRAM: Final = re.compile(
+    r"[\\/](?:[^\\/.\s]+|[^\\/\s]+\.(?!(?:md|mdx|txt|rst|adoc|html?|csv|tsv|docx?|odt|rtf|pdf|eml|ics|json|log|tex)$)[^\\/.\s]+)$",
+    re.IGNORECASE,
+)
+# One that holds commands.
+_COMMANDS: Final = re.compile(
+    r"[\\/](?:[^\\/.\s]+|[^\\/\s]+\.(?:sh|bash|zsh|fish|ps1|bat|cmd|mk|ya?ml|service|toml|cfg|ini))$", re.IGNORECASE
 )
 
 
@@ -155,33 +215,46 @@ def _has_new_account(memory: Memory, text: str) -> bool:
 
 
 def _far_reaching(
-    memory: Memory, label: ToolLabel, arguments: Mapping[str, Any], values: Sequence[Traced]
+    memory: Memory,
+    label: ToolLabel,
+    arguments: Mapping[str, Any],
+    values: Sequence[Traced],
+    links: Sequence[Traced],
 ) -> tuple[str, ...]:
     """The arguments with which a change does more than a change: it leaves something empty, writes where programs
-    start from, or puts another account in the place of what is there. Not where the user named the place."""
-    if [one for one in values if one.critical and one.found in _NAMED and one.kind != "quantity"]:
-        return ()
-    found = [one.path for one in values if one.critical and _STARTS.search(one.shown)]
+    start from or a stranger's address into a program or its settings, or puts another account in the place of what is
+    there. Not where the user named the place. And whoever is to be reached or paid at a stranger's address, whatever
+    the user named."""
+    reached = [
+        one.path
+        for one in values
+        if one.found in _DECIDING and one.kind not in ("quantity", "time") and is_whom(one.path)
+    ]
     if is_named_for_replacing(label.tool):
-        found += [
+        reached += [
             path for path, _, text in leaves(arguments) if isinstance(text, str) and _has_new_account(memory, text)
+        ]
+    if is_setting(label.tool):
+        reached += [one.path for one in links if "://" in one.shown or "." in one.shown]
+    if [one for one in values if one.critical and one.found in _NAMED and one.kind != "quantity"]:
+        return tuple(reached[:_LINKS])
+    found = reached + [one.path for one in values if one.critical and _STARTS.search(one.shown)]
+    if links and [one for one in values if one.critical and _PROGRAM.search(one.shown)]:
+        # `jobs.run` is code more often than a host.
+        written = {path for path, _, text in leaves(arguments) if isinstance(text, str) and "://" in text}
+        found += [one.path for one in links if one.path in written]
+    if [one for one in values if one.critical and _COMMANDS.search(one.shown)]:
+        found += [
+            path
+            for path, _, text in leaves(arguments)
+            if isinstance(text, str) and has_new_link(memory, text, address=False)
         ]
     found += [name for name, value in arguments.items() if isinstance(value, str) and not value.strip() and values]
     return tuple(found[:_LINKS])
 
 
-def _deciding(label: ToolLabel, arguments: Mapping[str, Any]) -> Sequence[str]:
-    """The paths of what decides whom or what a call affects. Where it cannot be undone, and no argument is known to say
-    that, each of them may."""
-    if label.critical_declared or not label.may_be_irreversible:
-        return label.critical
-    given = list(islice(leaves(arguments), _VALUES))
-    known = [key for path, key, value in given if covers(label.critical, path) or looks_critical(label, key, value)]
-    return EVERYTHING if given and all(map(is_measure, known)) else label.critical
-
-
 # What people do not write to each other, and machines do.
-_CODE: Final = re.compile(r"[|;<>{}$`\\]|&&|--|/\*|\w\(|://|^\s*#", re.MULTILINE)
+_CODE: Final = re.compile(r"[|;{}$`\\]|[<>]\S|\S[<>]|&&|--|/\*|\w\(|://|^\s*#", re.MULTILINE)
 _DECIDING: Final = ("untrusted", "nowhere")
 
 
@@ -190,13 +263,36 @@ def _does_harm(label: ToolLabel) -> bool:
     return label.outcome != "benign" and (label.may_be_irreversible or not label.destinations <= USERS)
 
 
+_SENTENCE_WORDS: Final = 5
+_SPOKEN: Final = re.compile(r"[(\"'“„«]*[^\W\d_]+(?:['’-][^\W\d_]+)*[.,:;!?)\"'”“»]*")
+
+
+def _can_decide(key: str, text: str) -> bool:
+    """Whether a text may be whom or what its name says: no sentences are, and a single word is no domain."""
+    return (
+        any(map(str.isalnum, text))
+        and not _is_prose(key, text)
+        and not (text.isalpha() and key.casefold() in ("domain", "domains"))
+    )
+
+
+def _is_prose(key: str, text: str) -> bool:
+    """Whether a value is a text for people, which decides nothing by itself: sentences, in an argument that is neither
+    run nor obeyed."""
+    words = text.split()
+    if len(words) < _SENTENCE_WORDS or is_obeyed(key) or names_somebody(key) or _CODE.search(text) is not None:
+        return False
+    spoken = [word for word in words if _SPOKEN.fullmatch(word)]
+    return 5 * len(spoken) >= 3 * len(words)
+
+
 def _may_decide(label: ToolLabel, key: str, value: Any) -> bool:
     """Whether a value that nobody expects to decide anything may do so: it is short or no prose, and its name does not
     say that it is only a text. A number does where the call may be impossible to undo."""
     if isinstance(value, str):
-        return not is_said(key) and (
-            (len(value.split()) <= PROSE_WORDS and "\n" not in value) or bool(_CODE.search(value))
-        )
+        short = len(value.split()) <= PROSE_WORDS and "\n" not in value and _can_decide(key, value)
+        said = is_said(key) and not (label.may_be_irreversible and _picks_out(value) and " " not in value)
+        return not said and (short or bool(_CODE.search(value)))
     return label.may_be_irreversible and not is_paging(key)
 
 
@@ -204,13 +300,32 @@ def _traced(one: Value, value: Any, *, presumed: bool) -> Traced:
     """Where a value was met. One that is only presumed to decide does so where it is a stranger's or was met nowhere;
     whatever else it is says nothing about the rest of the call."""
     traced = one.traced()
-    if traced.found == "linked" and not traced.critical:
+    if traced.found == "linked" and (presumed or not traced.critical) and not one.made_of_words:
         # The user speaks of it, so it says what is meant.
         return replace(traced, critical=True, kind="identity")
     decides = traced.kind != "time" and (traced.found in _DECIDING or (one.number and traced.found == "own"))
+    if traced.found == "nowhere" and isinstance(value, str) and _is_plain(value):
+        # Words that no stranger has name nothing of theirs.
+        decides = False
+        if not presumed and not one.label.may_be_irreversible and not _leads_elsewhere(one):
+            return replace(traced, critical=False)
     if decides or not presumed:
         return traced
     return Value(one.memory, one.label, one.path, one.key, value, critical=False, budget=one.budget).traced()
+
+
+def _leads_elsewhere(one: Value) -> bool:
+    """Whether a value says whom or where something goes to that leaves."""
+    return names_somebody(one.key) or (is_somewhere(one.key) and not one.label.destinations <= USERS)
+
+
+_PLAIN_CHARS: Final = 80
+_PLAIN: Final = re.compile(r"#?[^\W\d_]+(?:[ _/-][^\W\d_]+)*")
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a value is a few words and nothing else: no number, link or address."""
+    return len(text) <= _PLAIN_CHARS and _PLAIN.fullmatch(text) is not None
 
 
 def _picks_out(value: Any) -> bool:
@@ -218,9 +333,20 @@ def _picks_out(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip()) and not value.strip().isalpha()
 
 
-def _leads_on(memory: Memory, traced: Traced, key: str, text: str) -> bool:
+def _is_below_a_strangers(memory: Memory, text: str) -> bool:
+    """Whether something is put before or behind a host of a stranger's."""
+    labels = text.partition("?")[0].split(".")
+    above = [".".join(labels[at:]) for at in range(0 if "?" in text else 1, len(labels) - 1)]
+    return " " not in text and any(memory.is_strange(one) for one in above)
+
+
+def _leads_on(memory: Memory, traced: Traced, key: str, text: str, *, benign: bool) -> bool:
     """Whether a value is a link, or may be taken for one, that has more in it than any that was read."""
     address = is_address(key)
+    looked_up = benign and not address and "/" not in text and not text.startswith("www.")
+    if looked_up and not _is_below_a_strangers(memory, text):
+        # `name: shop.example`: what is looked up is not opened.
+        return False
     follows = traced.kind == "link" or traced.critical
     return (follows or begins_as_link(text, address=address)) and has_new_link(memory, text, address=address)
 
@@ -251,14 +377,15 @@ def _is_others(traced: Traced) -> bool:
     return traced.found not in OWN_WORDS and traced.found != "schema"
 
 
-def _stays(label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
+def _stays(memory: Memory, label: ToolLabel, paths: Sequence[str], arguments: Mapping[str, Any]) -> bool:
     """Whether a call of a tool that may reach anybody stays with the user: it names nobody to send to."""
     if not label.destinations & USERS or label.may_be_irreversible:
         return False
     given = list(leaves(arguments))
     to = [path for path in paths if names_somebody(path)]
     if not given or not to:
-        return not given
+        # Who is not heard may have asked for what needs no arguments.
+        return not given and not memory.prompt_known
     return not any(covers(to, path) or (isinstance(one, str) and is_reached_at(one)) for path, _, one in given)
 
 
@@ -283,12 +410,10 @@ def _is_untraceable(
     those whom it names goes to nobody where it names none."""
     if all(map(names_somebody, paths)) if paths else _decides_nothing(label, paths):
         return False
-    # Where only nobody knows what decides, a word of the user's may be one by chance.
-    guessed = paths == EVERYTHING and not label.critical_declared and label.critical != EVERYTHING
-    named, picked_out = True, False
+    named, picked_out, several = True, False, 0
     for one in values:
         # What a person approved here before tells it too, even where nobody expects that.
-        expected = one.critical and not guessed and one.path not in unexpected
+        expected = one.critical and (one.path not in unexpected or one.found == "linked")
         # How much of something says nothing of what.
         expected = expected and not (one.kind == "quantity" and one.found in ("own", "nowhere"))
         if one.found == "endorsed" or (expected and one.found != "schema"):
@@ -296,7 +421,8 @@ def _is_untraceable(
         if one.found != "schema" and one.kind not in ("time", "quantity"):
             named = named and one.found in _NAMED
             picked_out = picked_out or (named and _picks_out(one.shown))
-    if named and picked_out:
+        several += one.found in _NAMED and one.kind != "time"
+    if named and (picked_out or (several > 1 and memory.asks(WANTS))):
         # All of it is in the user's words.
         return False
     wanted = memory.prompt_known and memory.wants(label.tool, exactly=label.may_be_irreversible)
@@ -310,10 +436,26 @@ def _is_unasked(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> b
     if not memory.prompt_known or label.outcome == "benign" or [one for one in values if one.found == "endorsed"]:
         return False
     if not _does_harm(label):
-        return not memory.asks(WANTS) and not memory.asks(AGREED)
+        return bool(values) and not memory.asks(WANTS) and not memory.asks(AGREED)
     if memory.wants(label.tool) or memory.asks(AGREED):
         return False
+    if _is_meant(memory, label, values):
+        return False
     return not any(names_a_field(without_places(one.path), memory.asks) for one in values)
+
+
+def _is_meant(memory: Memory, label: ToolLabel, values: Sequence[Traced]) -> bool:
+    """Whether the user's words want something done, say of each value that decides what is meant by it, and no stranger
+    speaks of the act. Where it cannot be undone, they have to say how much."""
+    decide = [one for one in values if one.critical and one.found != "schema"]
+    if not memory.asks(WANTS) or not decide or not all(one.found in _NAMED for one in decide):
+        return False
+    if not label.destinations <= USERS and not any(one.found == "prompt" for one in values):
+        return False
+    said = not label.may_be_irreversible or any(
+        one.found == "prompt" and (one.kind == "quantity" or is_obeyed(one.path)) for one in values
+    )
+    return said and not memory.is_act_spoken_of(label.tool)
 
 
 def _unseen(path: str) -> Traced:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from callgate.trust.critical import is_measure, names_somebody
+from callgate.trust.critical import is_measure, is_obeyed, names_somebody
 from callgate.trust.model import FOUND, Found, ToolLabel, Traced, ValueKind
 from callgate.trust.provenance import normalise
+from callgate.trust.provenance.asking import WANTS
 from callgate.trust.provenance.fingerprints import CACHED_LENGTH
 from callgate.trust.provenance.harvest import PROSE_WORDS, is_server_made
 from callgate.trust.provenance.joining import Budget, put_together
@@ -35,7 +36,7 @@ _FOLDERS: Final = re.compile(r"[\\/]")
 _FILE_NAME: Final = 5
 _NAME_PARTS: Final = re.compile(r"[^\W\d_]+|\d+")
 # Words and numbers that are put together to the name of a thing.
-_NAME: Final = re.compile(r"[^\W_]+(?:[_-][^\W_]+)+")
+_NAME: Final = re.compile(r"[^\W_]+(?:(?:[_/-]|[,:;!?]? )[^\W_]+)+[.!?]?")
 _LONG_NUMBER: Final = 7
 _MOMENTS: Final = (normalise.DATE, normalise.TIME)
 _NUMBERS: Final = (int, float)
@@ -57,6 +58,7 @@ class Value:
         "key",
         "kind",
         "label",
+        "made_of_words",
         "memory",
         "number",
         "parts",
@@ -79,6 +81,8 @@ class Value:
     ) -> None:
         self.memory, self.label, self.path, self.key, self.critical = memory, label, path, key, critical
         self.budget = Budget() if budget is None else budget
+        # Whether it is linked for nothing but that: then it does not say which thing is meant.
+        self.made_of_words = False
         self.number = not isinstance(value, str)
         text = value if type(value) is str else normalise.number(value) if isinstance(value, _NUMBERS) else str(value)
         self.cut = len(text) > TEXT_CHARS
@@ -163,9 +167,11 @@ class Value:
                 return "linked"
             if thing.vouched:
                 return "trusted"
-        elif memory.vouching and memory.vouching.says(words) and not self._bare_id():
+        elif memory.vouching and memory.vouching.says(words) and not self._bare_id() and not is_obeyed(self.key):
             return "trusted"
-        return "linked" if self._is_spoken_of(thing) or self._is_made_of_the_users_words() else self._doubtful(thing)
+        spoken_of = self._is_spoken_of(thing)
+        self.made_of_words = not spoken_of and self._is_made_of_the_users_words()
+        return "linked" if spoken_of or self.made_of_words else self._doubtful(thing)
 
     def _is_spoken_of(self, thing: KnownThing | None) -> bool:
         """Whether the user's words ask for what the tool does, and have a word by which they may speak of this thing
@@ -182,10 +188,9 @@ class Value:
             )
         if len(self.spelt) > PROSE_WORDS:
             return False
-        if self.kind in ("identity", "text") and memory.hinted(
-            memory.key(server, "hint name", normalise.fold(self.text))
-        ):
-            return memory.wants(tool)
+        short = len(self.text) <= _SHOWN and not names_somebody(self.key)
+        if short and memory.hinted(memory.key(server, "row", self._folded())):
+            return memory.asks(WANTS) and not memory.named_another(self.text)
         if self.kind != "identity" or not self.critical:
             return False
         if self._is_opened():
@@ -195,11 +200,11 @@ class Value:
             # A file by its name, wherever it is.
             name = _FOLDERS.split(self.text)[-1]
             return "." in name and len(name) > _FILE_NAME and memory.prompt.says(memory.words(name))
-        if thing is None:
-            keys = [memory.key("", "person", self.text.casefold().removeprefix("@"))]
-        else:
-            keys = [memory.key(server, f"hint {kind}", self._written()) for kind in self._kinds()]
-        return any(map(memory.hinted, keys)) and memory.wants(tool, exactly=self.label.may_be_irreversible)
+        person = memory.key("", "person", self.text.casefold().removeprefix("@"))
+        return memory.hinted(person) and memory.wants(tool)
+
+    def _folded(self) -> str:
+        return self.text if self.number else normalise.fold(self.text).strip()
 
     def _is_opened(self) -> bool:
         """Whether a value is the id of a thing that the agent looked at by itself before, or made."""
@@ -209,23 +214,29 @@ class Value:
         return any(self.memory.key(server, f"opened {kind}", written) in self.memory.records for kind in self._kinds())
 
     def _is_made_of_the_users_words(self) -> bool:
-        """Whether the name of a thing is put together from the user's words, in whatever order: `cooling-gap`."""
+        """Whether the name of a thing is put together from the user's words, in whatever order, with no more of others
+        than of theirs, and none of a stranger's: `fix/cooling-gap`."""
         if (
             names_somebody(self.key)
-            or self.kind != "identity"
+            or is_obeyed(self.key)
+            or self.kind not in ("identity", "text")
             or not self.memory.prompt_known
             or self.number
             or len(self.text) > _SHOWN
-            or self.label.may_be_irreversible
-            or not self.memory.wants(self.label.tool)
+            or _NAME.fullmatch(self.text) is None
+            or not self.memory.asks(WANTS)
+            or (
+                (self.label.may_be_irreversible or not self.label.destinations <= USERS)
+                and self.memory.strange.issuperset(self._pieces())
+            )
         ):
             return False
         parts = _NAME_PARTS.findall(normalise.fold(self.text))
-        return (
-            bool(telling(self.text))
-            and _NAME.fullmatch(self.text) is not None
-            and all(self.memory.fingerprints.digest(part) in self.memory.prompt for part in parts)
-        )
+        users = [part for part in parts if self.memory.says(part)]
+        others = [part for part in parts if part not in users]
+        if not telling(" ".join(users)) or len(others) > len(users) or not all(map(str.isalpha, others)):
+            return False
+        return not any(self.memory.strange.issuperset(self.memory.pieces(part)) for part in others)
 
     def _written(self) -> str:
         return written_id(int(self.text) if self.number and self.text.isdigit() else self.text)

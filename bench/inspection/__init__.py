@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,12 +20,17 @@ from typing import Any
 
 from callgate.inspection import InspectionContext, ToolDefinition, ToolFinding, family, inspect, suspicious
 
-DATA = Path(__file__).resolve().parent.parent / "tests" / "data"
+DATA = Path(__file__).resolve().parents[2] / "tests" / "data"
 SHARED = DATA / "tool-descriptions"
 OWN = DATA / "inspection"
+# Tools of well-known packages as they list them, and published attacks; see the READMEs there.
+LIVE = OWN / "live.json"
+PUBLISHED = OWN / "published"
+# Corpora whose licence is unclear stay outside the repository, and are only judged.
+OUTSIDE = os.environ.get("CALLGATE_BENCH_CORPORA")
 LATER = ("second", "third", "independent", "fourth")
 LIST = 500
-MEMBERS = ("name", "title", "description", "inputSchema", "annotations")
+MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,7 @@ class Row:
     poisoned: bool
     entry: dict[str, Any]
     around: InspectionContext
+    outside: bool = False
 
     @property
     def half(self) -> str:
@@ -42,8 +52,25 @@ class Row:
 
 def rows() -> list[Row]:
     """Every labelled tool. Pairs of a tool before and after a change are no rows: see `drifts`."""
-    paths = [*sorted(SHARED.glob("*/*.json")), *sorted(OWN.glob("*.json"))]
-    return [row for path in paths if "drift" not in path.name for row in _rows(path)]
+    paths = [*sorted(SHARED.glob("*/*.json")), *sorted(OWN.glob("*.json")), *sorted(PUBLISHED.glob("*.json"))]
+    paths += sorted(Path(OUTSIDE).glob("*.json")) if OUTSIDE else []
+    return [row for path in paths if "drift" not in path.name and path != LIVE for row in _rows(path)]
+
+
+def live_rows() -> list[Row]:
+    """Tools of well-known packages, as each listed them when it was started."""
+    return [
+        Row(
+            f"{one['package']}#{tool['name']}",
+            "live",
+            "live",
+            poisoned=False,
+            entry=tool,
+            around=InspectionContext(one["package"]),
+        )
+        for one in json.loads(LIVE.read_text(encoding="utf-8"))
+        for tool in one["tools"]
+    ]
 
 
 def drifts() -> list[dict[str, Any]]:
@@ -61,12 +88,19 @@ def _rows(path: Path) -> Iterator[Row]:
                 others.setdefault(server, set()).add(name)
         yield Row(
             id=raw.get("id") or f"{raw['server']}/{raw['name']}",
-            corpus="shared" if path.is_relative_to(SHARED) else path.stem if path.stem in LATER else "own",
+            corpus=_corpus(path),
             category=raw.get("category") or "published",
             poisoned=raw.get("label") == "poisoned",
             entry={name: raw[name] for name in MEMBERS if raw.get(name) is not None},
             around=InspectionContext(raw["server"], {server: frozenset(names) for server, names in others.items()}),
+            outside=bool(OUTSIDE) and path.is_relative_to(str(OUTSIDE)),
         )
+
+
+def _corpus(path: Path) -> str:
+    if path.is_relative_to(SHARED):
+        return "shared"
+    return "own" if path.parent == OWN and path.stem not in LATER else path.stem
 
 
 def look(row: Row) -> tuple[ToolFinding, ...]:
@@ -119,6 +153,43 @@ def _micros(tools: list[ToolDefinition], rounds: int) -> float:
     return round(median(taken), 1)
 
 
+def left_out(say: Callable[[str], None]) -> dict[str, dict[str, int]]:
+    """Each corpus by weights that were learned without it, and by Cisco's YARA rules, as far as these install."""
+
+    # Not where tests import this: they have nothing of the other benchmarks at hand.
+    import environments
+    from processes import Unavailable
+
+    here = Path(__file__).resolve().parent
+    counts: dict[str, dict[str, int]] = {}
+    try:
+        environments.ensure(environments.LEARNING, say)
+        path = os.pathsep.join((str(here.parent), str(here.parents[1] / "src")))
+        python = environments.LEARNING.program("python")
+        with tempfile.TemporaryDirectory() as folder:
+            found = Path(folder) / "counts.json"
+            _run([python, here / "train.py", "--json", found], {**os.environ, "PYTHONPATH": path})
+            counts = json.loads(found.read_text(encoding="utf-8"))
+        chosen = [row for row in (*rows(), *live_rows()) if row.corpus in counts]
+        environments.ensure(environments.YARA, say)
+        python = environments.YARA.program("python")
+        matched = json.loads(_run([python, here / "yara_rules.py"], given=[row.entry for row in chosen]))
+    except (Unavailable, subprocess.CalledProcessError) as why:
+        say(f"not measured: {why}")
+        return counts
+    for row, yes in zip(chosen, matched, strict=True):
+        key = "yara" if row.poisoned else "benign_yara"
+        counts[row.corpus][key] = counts[row.corpus].get(key, 0) + yes
+    return counts
+
+
+def _run(words: list[Path | str], env: dict[str, str] | None = None, given: Any = None) -> str:
+    """What a command prints that is given some JSON."""
+    text = json.dumps(given)
+    done = subprocess.run([*map(str, words)], input=text, env=env, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
 def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
     step("inspection, corpora")
     all_rows = rows()
@@ -137,8 +208,11 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
     categories = sorted({row.category for row in shared})
     published = [ToolDefinition.of(row.entry) for row in shared if row.category == "published"]
     long_list = [published[at % len(published)] for at in range(LIST)]
+    step("inspection, corpora left out")
+    apart = {} if quick else left_out(step)
     step("inspection, cost")
     return {
+        "left_out": apart,
         "groups": {name: score(chosen) for name, chosen in groups.items()},
         "categories": {name: score(row for row in shared if row.category == name) for name in categories},
         "families": by_family(all_rows),
@@ -148,4 +222,4 @@ def measure(step: Callable[[str], None], *, quick: bool) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(print, quick=True), indent=1))
+    print(json.dumps(measure(print, quick="--quick" in sys.argv), indent=1))

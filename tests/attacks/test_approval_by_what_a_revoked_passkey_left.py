@@ -1,0 +1,143 @@
+"""A lost passkey is revoked, or its person may do less; what it signed before is still on its way: a link for a further
+passkey, an enrolment that has begun, an approval that no call has used."""
+
+import pytest
+
+from callgate.approval import Gated
+from callgate.approval.model import GrantUse
+from callgate.canonical import canonical
+from callgate.errors import Refused, Spent
+from callgate.sdk.authenticators.software import SoftwareAuthenticator
+from support.console import ARGUMENTS
+from support.registry import requirement
+
+GONE = {"revoked", "removed", "demoted"}
+
+
+@pytest.fixture
+def console(console_of_each_store):
+    return console_of_each_store
+
+
+async def device_link(console, person):
+    """The ticket for a further passkey, signed with the one that the person holds."""
+    answer = await console.post("/device", await console.signed_for("/device/options", person), person)
+    assert answer.status == 200
+    return answer.json["ticket"]
+
+
+async def begin(console, ticket):
+    return await console.post("/enrol/begin", {"ticket": ticket})
+
+
+async def finish(console, begun):
+    key = SoftwareAuthenticator(console.origin, transports=("usb",))
+    return await console.post("/enrol/finish", {"response": key.create(begun.json["options"]), "name": "thief's"})
+
+
+async def end(console, how, person, operator):
+    """Another operator takes away what the person had, over the page."""
+    if how == "revoked":
+        return await console.act(f"/people/{person.user}/revoke", {"passkey": person.credential.id}, operator)
+    if how == "removed":
+        return await console.act(f"/people/{person.user}/remove", {"passkeys": 1}, operator)
+    return await console.act(f"/people/{person.user}/role", {"role": "viewer", "before": "operator"}, operator)
+
+
+@pytest.fixture
+async def both(console):
+    return await console.sign_in("anna"), await console.sign_in("otto")
+
+
+@pytest.mark.parametrize("how", sorted(GONE))
+@requirement("VA-147")
+async def test_a_link_for_a_further_passkey(console, both, how):
+    person, operator = both
+    ticket = await device_link(console, person)
+    assert (await end(console, how, person, operator)).status == 200
+    answer = await begin(console, ticket)
+    assert (answer.status, answer.reason) == (403, "enrolment_not_authorised")
+
+
+@pytest.mark.parametrize("how", sorted(GONE))
+async def test_an_enrolment_that_has_begun(console, both, how):
+    person, operator = both
+    begun = await begin(console, await device_link(console, person))
+    assert (await end(console, how, person, operator)).status == 200
+    answer = await finish(console, begun)
+    assert (answer.status, answer.reason) == (403, "no_pending_enrollment")
+    held = await console.approvals.shelf.credentials(person.user, revoked=True)
+    assert {one.id for one in held} <= {person.credential.id}
+
+
+@pytest.mark.parametrize("how", sorted(GONE))
+async def test_an_invitation_that_it_signed(console, both, how):
+    """A stranger whom the thief invited, as operator even."""
+    person, operator = both
+    invited = await console.act("/people/invite", {"name": "mallory", "role": "operator", "displayName": ""}, person)
+    other = await console.act("/people/invite", {"name": "nora", "role": "viewer", "displayName": ""}, operator)
+    begun = await begin(console, other.json["ticket"])
+    assert (await end(console, how, person, operator)).status == 200
+    answer = await begin(console, invited.json["ticket"])
+    assert (answer.status, answer.reason) == (403, "enrolment_not_authorised")
+    # What somebody else signed for goes on.
+    assert (await finish(console, begun)).status == 200
+
+
+@pytest.mark.parametrize("how", sorted(GONE))
+async def test_an_approval_that_no_call_has_used(console, both, how):
+    person, operator = both
+    asked = await console.ask(user=person.user)
+    body = await console.signed_for(f"/approve/{asked.id}/options", person)
+    assert (await console.post(f"/approve/{asked.id}/approve", body, person)).status == 200
+    assert (await end(console, how, person, operator)).status == 200
+    gated = Gated(asked.server, "urn:test:files", asked.tool, asked.policy, version=asked.version)
+    assert await console.approvals.grant(gated, canonical(ARGUMENTS), caller="caller") is None
+    with pytest.raises(Spent):
+        await console.approvals.shelf.use(GrantUse(asked.id, "call", console.approvals.now()))
+
+
+async def test_links_of_others_and_of_the_operator_stay(console, both):
+    """A person whose passkey is lost and revoked comes back with the operator's link, made before or after."""
+    person, operator = both
+    second = await console.sign_in("anna")
+    theirs = await device_link(console, second)
+    given = await console.approvals.ticket("anna", by="operator")
+    assert (await end(console, "revoked", person, operator)).status == 200
+    for ticket in (theirs, given):
+        assert (await finish(console, await begin(console, ticket))).status == 200
+
+
+async def test_signed_just_before_it_was_revoked(console, both):
+    """The signature is used up, then the passkey is revoked, and only then the ticket is written."""
+    person, _ = both
+    add = console.approvals.shelf.add_ticket
+
+    async def revoked_first(ticket, witness=None):
+        await console.approvals.revoke(person.credential.id, by="operator")
+        await add(ticket, witness)
+
+    console.approvals.shelf.add_ticket = revoked_first
+    with pytest.raises(Refused) as caught:
+        await console.approvals.finish_device(
+            person.user, {"method": "webauthn", **await console.signed_for("/device/options", person)}
+        )
+    assert caught.value.reason.value == "unknown_credential"
+
+
+async def test_a_link_that_went_to_somebody_else_is_cancelled(console, both):
+    """By the person it is for, with a signature; by nobody else but an operator."""
+    person, _ = both
+    viewer = await console.sign_in("vera", role="viewer")
+    begun = await begin(console, await device_link(console, person))
+    ticket = await device_link(console, person)
+    [link] = [one.hash.hex() for one in await console.approvals.shelf.tickets(console.approvals.now())]
+    assert link in (await console.get("/me", person)).text
+    assert link in (await console.get("/people/anna", person)).text
+    assert (await console.act("/links/cancel", {"link": link}, viewer)).status == 403
+    assert (await console.post("/links/cancel", {"link": link}, person)).status == 400
+    assert (await console.act("/links/cancel", {"link": link}, person)).status == 200
+    assert (await begin(console, ticket)).reason == "enrolment_not_authorised"
+    assert (await console.act("/links/cancel", {"link": link}, person)).reason == "page_outdated"
+    # It was that link only.
+    assert (await finish(console, begun)).status == 200
