@@ -32,7 +32,7 @@ IFC_META: Final = "ifc"
 Origin: TypeAlias = Literal["operator", "review", "server", "hints", "default"]
 
 
-class Problem(msgspec.Struct, frozen=True):
+class LabelProblem(msgspec.Struct, frozen=True):
     """Something in annotations that cannot be read: where, and what is wrong with it."""
 
     path: str
@@ -71,7 +71,7 @@ class Annotations(msgspec.Struct, frozen=True):
     returns: ReturnMetadata | None = None
     critical: tuple[str, ...] | None = None
     fields: Mapping[str, str] = {}
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[LabelProblem, ...] = ()
 
 
 class ToolLabel(msgspec.Struct, frozen=True):

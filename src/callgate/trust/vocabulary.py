@@ -1,6 +1,6 @@
 """Reading annotations: those of tools, requests and results, and GitHub's `_meta.ifc`.
 
-Everything here comes from a peer. Nothing raises: what cannot be read becomes a Problem and counts as unknown, which is
+Everything here comes from a peer. Nothing raises: what cannot be read is a problem and counts as unknown, which is
 the most restrictive there is. A value that nobody knows is kept, so that people see it, and taken for the worst.
 """
 
@@ -21,7 +21,7 @@ from callgate.trust.model import (
     UNTRUSTED,
     Annotations,
     InputMetadata,
-    Problem,
+    LabelProblem,
     ReturnMetadata,
 )
 
@@ -59,7 +59,7 @@ class Ifc(msgspec.Struct, frozen=True):
 
     untrusted: bool | None = None
     restricted: bool | None = None
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[LabelProblem, ...] = ()
 
 
 def is_organisation_label(text: str) -> bool:
@@ -76,7 +76,7 @@ class Vocabulary:
     def tool(self, definition: object) -> Annotations:
         """What a tool of a list says of itself: `annotations`, and our own members beside them."""
         if not isinstance(definition, Mapping):
-            return Annotations(problems=(Problem("tool", f"expected an object, found {_shown(definition)}"),))
+            return Annotations(problems=(LabelProblem("tool", f"expected an object, found {_shown(definition)}"),))
         meta = definition.get("_meta")
         beside: dict[str, Any] = {}
         for holder in (definition, meta if isinstance(meta, Mapping) else {}):
@@ -150,15 +150,15 @@ class _Reading:
 
     def __init__(self, labels: frozenset[str]) -> None:
         self._labels = labels
-        self._problems: list[Problem] = []
+        self._problems: list[LabelProblem] = []
 
     @property
-    def told(self) -> tuple[Problem, ...]:
+    def told(self) -> tuple[LabelProblem, ...]:
         return tuple(self._problems)
 
     def problem(self, path: str, text: str) -> None:
         if len(self._problems) < MAX_PROBLEMS:
-            self._problems.append(Problem(path, text))
+            self._problems.append(LabelProblem(path, text))
 
     def hint(self, data: Mapping[str, Any], name: str, path: str, *, worst: bool) -> bool | None:
         value = data.get(name)

@@ -18,7 +18,7 @@ Words: TypeAlias = str | list[str]
 LabelOf: TypeAlias = Callable[[str, str, Mapping[str, Any]], ToolLabel]
 
 
-class Labels(msgspec.Struct, frozen=True, kw_only=True):
+class CallLabels(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's labels; what is left out is unknown."""
 
     destination: Words | None = None
@@ -32,7 +32,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True):
     malicious: bool = False
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True):
+class CallClaims(msgspec.Struct, frozen=True, kw_only=True):
     """What the client says of its request."""
 
     open_world: bool = False
@@ -40,14 +40,14 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     attribution: list[str] = []
 
 
-class Taken(Said, frozen=True, kw_only=True):
+class CallSession(CallClaims, frozen=True, kw_only=True):
     """What a session has taken in."""
 
     sensitivity: Words = []
     steps: int = 0
 
 
-class Value(msgspec.Struct, frozen=True, kw_only=True):
+class CallValue(msgspec.Struct, frozen=True, kw_only=True):
     """Where one value among the arguments was found."""
 
     path: str
@@ -68,16 +68,16 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     secrets: list[str] = []
 
 
-class Written(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenCall(msgspec.Struct, frozen=True, kw_only=True):
     """One call, and all that is known of it."""
 
     tool: str
     server: str = ""
     arguments: dict[str, Any] = {}
-    labels: Labels | None = None
-    session: Taken = Taken()
-    request: Said | None = None
-    provenance: dict[str, Found] | list[Value] = []
+    labels: CallLabels | None = None
+    session: CallSession = CallSession()
+    request: CallClaims | None = None
+    provenance: dict[str, Found] | list[CallValue] = []
     foreign_links: list[str] = []
     own_words: bool | None = None
     prompt_known: bool = False
@@ -90,7 +90,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
         if self.labels is None and label_of is not None:
             tool = label_of(self.server, self.tool, self.arguments)
         else:
-            tool = _tool(self.server, self.tool, self.labels or Labels())
+            tool = _tool(self.server, self.tool, self.labels or CallLabels())
         session, request, result = self.session, self.request, self.result
         return Facts(
             tool=tool,
@@ -122,7 +122,9 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
 
     def _provenance(self) -> Provenance:
         given = self.provenance
-        values = [Value(path=path, found=found) for path, found in given.items()] if isinstance(given, dict) else given
+        values = (
+            [CallValue(path=path, found=found) for path, found in given.items()] if isinstance(given, dict) else given
+        )
         own = any(one.found in _OWN and one.kind not in {"time", "quantity"} for one in values)
         return Provenance(
             tuple(Traced(one.path, one.kind, one.found, one.critical, "") for one in values),
@@ -132,7 +134,7 @@ class Written(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Case(Written, frozen=True, kw_only=True):
+class Case(WrittenCall, frozen=True, kw_only=True):
     """A call, and what the policy has to say of it."""
 
     name: str
@@ -141,7 +143,7 @@ class Case(Written, frozen=True, kw_only=True):
     rule: str | None = None
 
 
-def _tool(server: str, tool: str, labels: Labels) -> ToolLabel:
+def _tool(server: str, tool: str, labels: CallLabels) -> ToolLabel:
     unknown = frozenset(name for name in _ALWAYS if getattr(labels, name) is None)
     return ToolLabel(
         server=server,

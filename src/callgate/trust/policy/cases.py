@@ -17,7 +17,7 @@ import msgspec
 from callgate.errors import ConfigError, Problem
 from callgate.places import Path as Keys
 from callgate.trust.model import CLASSES, FOUND
-from callgate.trust.policy.calls import Case, Written
+from callgate.trust.policy.calls import Case, WrittenCall
 from callgate.trust.policy.condition import meant
 from callgate.trust.policy.decoding import decode, dotted
 from callgate.trust.policy.facts import FACTS, KINDS
@@ -29,13 +29,13 @@ _LISTED: Final = 20
 _T = TypeVar("_T")
 
 
-def read_call(text: str, source: str, *, again: str = "") -> Written:
+def read_call(text: str, source: str, *, again: str = "") -> WrittenCall:
     """One call, JSON or TOML. `again` is what to type once the mistakes are put right."""
     reader = _Reader(source, text, again or shlex.join(["callgate", "policy", "explain", source]))
     call = reader.table((), "a call", reader.value)
     if call is not None:
         reader.call((), call, CALL, "a call")
-    return reader.made(call, Written)
+    return reader.made(call, WrittenCall)
 
 
 def read_cases(text: str, source: str, rules: Sequence[Rule] | None = None, *, again: str = "") -> list[Case]:

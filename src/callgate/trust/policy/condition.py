@@ -12,7 +12,7 @@ from cel_expr_python import cel
 
 from callgate.trust.model import CLASSES
 from callgate.trust.policy.facts import FACTS, MEMBERS, TABLE, Kind
-from callgate.trust.policy.tree import Node, read_tree
+from callgate.trust.policy.tree import SyntaxNode, read_tree
 
 MAX_CHARS: Final = 4000
 MAX_PATTERN: Final = 500
@@ -56,7 +56,7 @@ class Condition(NamedTuple):
 
     text: str
     program: cel.Expression
-    tree: Node
+    tree: SyntaxNode
     # The facts that it reads.
     reads: frozenset[str]
     # The arguments that it reads by name; None if it may read any.
@@ -157,7 +157,7 @@ def meant(word: str, known: Iterable[str]) -> str:
 # -- what the type checker does not see --------------------------------------------------------------------------
 
 
-def _look(tree: Node) -> Iterator[Mistake]:
+def _look(tree: SyntaxNode) -> Iterator[Mistake]:
     entries = _entry_names(tree)
     for node in tree.walk():
         if node.kind in {"select", "has"} and _is_entry(node.parts[0], entries) and node.name not in MEMBERS:
@@ -168,24 +168,24 @@ def _look(tree: Node) -> Iterator[Mistake]:
             yield from _look_at_words(node, entries)
 
 
-def _entry_names(tree: Node) -> frozenset[str]:
+def _entry_names(tree: SyntaxNode) -> frozenset[str]:
     """The variables of loops over lists of values."""
     return frozenset(node.name for node in tree.walk() if node.kind == "loop" and _is_entries(node.parts[0]))
 
 
-def _is_entries(node: Node) -> bool:
+def _is_entries(node: SyntaxNode) -> bool:
     while node.kind == "loop":
         node = node.parts[0]
     return node.kind == "name" and node.name in FACTS and FACTS[node.name].kind == "values"
 
 
-def _is_entry(node: Node, names: frozenset[str]) -> bool:
+def _is_entry(node: SyntaxNode, names: frozenset[str]) -> bool:
     if node.kind == "call" and node.name == "_[_]":
         return _is_entries(node.parts[0])
     return node.kind == "name" and node.name in names
 
 
-def _look_at_pattern(node: Node) -> Iterator[Mistake]:
+def _look_at_pattern(node: SyntaxNode) -> Iterator[Mistake]:
     """A pattern is the operator's: one that comes from the call would let the call choose what it costs."""
     if node.name != "matches":
         return
@@ -206,7 +206,7 @@ def _try_pattern(pattern: str) -> str:
     return "" if value.type() == cel.Type.BOOL else str(value.value()).rpartition("expression: ")[2][:200]
 
 
-def _look_at_words(node: Node, entries: frozenset[str]) -> Iterator[Mistake]:
+def _look_at_words(node: SyntaxNode, entries: frozenset[str]) -> Iterator[Mistake]:
     """A misspelt word in a comparison would never match, and nobody would notice."""
     if node.name in {"_==_", "_!=_"}:
         for one, other in (node.parts, node.parts[::-1]):
@@ -217,7 +217,7 @@ def _look_at_words(node: Node, entries: frozenset[str]) -> Iterator[Mistake]:
         yield from _unknown_words(_words(many, entries), (one,))
 
 
-def _words(node: Node, entries: frozenset[str]) -> tuple[str, ...]:
+def _words(node: SyntaxNode, entries: frozenset[str]) -> tuple[str, ...]:
     if node.kind == "name" and node.name in FACTS:
         return FACTS[node.name].words
     if node.kind == "select" and _is_entry(node.parts[0], entries):
@@ -225,7 +225,7 @@ def _words(node: Node, entries: frozenset[str]) -> tuple[str, ...]:
     return ()
 
 
-def _unknown_words(words: tuple[str, ...], parts: Iterable[Node]) -> Iterator[Mistake]:
+def _unknown_words(words: tuple[str, ...], parts: Iterable[SyntaxNode]) -> Iterator[Mistake]:
     for part in parts if words else ():
         word = part.value
         if part.kind != "const" or not isinstance(word, str) or word in words:
@@ -238,7 +238,7 @@ def _unknown_words(words: tuple[str, ...], parts: Iterable[Node]) -> Iterator[Mi
 # -- what it reads -----------------------------------------------------------------------------------------------
 
 
-def _keys(tree: Node) -> frozenset[str] | None:
+def _keys(tree: SyntaxNode) -> frozenset[str] | None:
     """The arguments that are read by name, or None as soon as any may be."""
     found: set[str] = set()
     stack = [tree]
@@ -259,10 +259,10 @@ def _keys(tree: Node) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _is_args(node: Node) -> bool:
+def _is_args(node: SyntaxNode) -> bool:
     return node.kind == "name" and node.name == "args"
 
 
-def _depth(node: Node) -> int:
+def _depth(node: SyntaxNode) -> int:
     inner = max((_depth(part) for part in node.parts), default=0)
     return inner + (node.kind == "loop")

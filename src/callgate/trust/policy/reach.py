@@ -13,7 +13,7 @@ from cel_expr_python import cel
 
 from callgate.trust.policy.condition import Condition
 from callgate.trust.policy.facts import FACTS
-from callgate.trust.policy.tree import Node
+from callgate.trust.policy.tree import SyntaxNode
 
 if TYPE_CHECKING:
     from callgate.trust.policy.rules import Rule
@@ -106,7 +106,7 @@ def _excludes(one: _Atom, other: _Atom) -> bool:
     return not one.words & other.words if other.held else one.words <= other.words
 
 
-def _clauses(node: Node, held: bool = True) -> list[_Clause] | None:
+def _clauses(node: SyntaxNode, held: bool = True) -> list[_Clause] | None:
     """A condition as alternatives, each of parts that hold together; None if there are too many."""
     if node.kind == "const" and isinstance(node.value, bool):
         return [frozenset()] if node.value is held else []
@@ -122,7 +122,7 @@ def _clauses(node: Node, held: bool = True) -> list[_Clause] | None:
     return [frozenset({_atom(node, held)})]
 
 
-def _atom(node: Node, held: bool) -> _Atom:
+def _atom(node: SyntaxNode, held: bool) -> _Atom:
     if node.kind == "call" and node.name in {"_==_", "_!=_"}:
         for one, other in (node.parts, node.parts[::-1]):
             if _is_single(one) and other.kind == "const" and isinstance(other.value, str | bool):
@@ -136,12 +136,12 @@ def _atom(node: Node, held: bool) -> _Atom:
     return _Atom(node.shape(), None, held)
 
 
-def _worded(node: Node, words: frozenset[Any], held: bool) -> _Atom:
+def _worded(node: SyntaxNode, words: frozenset[Any], held: bool) -> _Atom:
     # Of a boolean, what does not hold is that the other one does.
     if FACTS[node.name].kind == "bool" and not held:
         return _Atom(node.shape(), frozenset({True, False}) - words, True)  # noqa: FBT003
     return _Atom(node.shape(), words, held)
 
 
-def _is_single(node: Node) -> bool:
+def _is_single(node: SyntaxNode) -> bool:
     return node.kind == "name" and node.name in FACTS and FACTS[node.name].kind in {"bool", "string"}

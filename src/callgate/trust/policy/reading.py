@@ -16,7 +16,7 @@ from callgate.trust.policy.condition import Condition, compile_condition, meant
 from callgate.trust.policy.decoding import decode, dotted, unix
 from callgate.trust.policy.reach import always, unreachable
 from callgate.trust.policy.rules import EFFECTS, RESULT_EFFECTS, Rule
-from callgate.trust.policy.seed_form import Written, written
+from callgate.trust.policy.seed_form import SeedCondition, written
 
 # What the trust annotations' own form calls them.
 _SYNONYMS: Final = {"escalate": "ask", "confirm": "ask"}
@@ -185,19 +185,19 @@ class _Reader:
             self._taken[name] = self._source
         return name
 
-    def _conditions(self, path: Keys, raw: dict[str, Any]) -> Written | None:
+    def _conditions(self, path: Keys, raw: dict[str, Any]) -> SeedCondition | None:
         if not self._json or "conditions" not in raw:
             return None
         if "when" in raw:
             self._tell((*path, "when"), "a rule has either `when` or `conditions`", key=True)
         found = written(raw["conditions"], (*path, "conditions"))
-        if isinstance(found, Written):
+        if isinstance(found, SeedCondition):
             return found
         for where, what in found:
             self._tell(where, what)
         return None
 
-    def _on(self, path: Keys, raw: dict[str, Any], where: Written | None) -> Literal["call", "result"]:
+    def _on(self, path: Keys, raw: dict[str, Any], where: SeedCondition | None) -> Literal["call", "result"]:
         if "on" not in raw:
             return "result" if where is not None and where.on_result else "call"
         value = self._string(path, raw, "on")
@@ -273,7 +273,7 @@ class _Reader:
         return None
 
     def _condition(
-        self, path: Keys, raw: dict[str, Any], where: Written | None, on: str, effect: str
+        self, path: Keys, raw: dict[str, Any], where: SeedCondition | None, on: str, effect: str
     ) -> Condition | None:
         key = (*path, "when")
         place: Callable[[int], int] = lambda index: self._places.inside(key, index)  # noqa: E731

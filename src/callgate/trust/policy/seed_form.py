@@ -42,7 +42,7 @@ _WANTED: Final = {"bool": bool, "int": int, "string": str, "strings": str}
 _NAMES: Final = {"bool": "true or false", "int": "an integer", "string": "a string", "strings": "a string"}
 
 
-class Written(NamedTuple):
+class SeedCondition(NamedTuple):
     """A condition in CEL, and from where in the file each part of it comes."""
 
     text: str
@@ -58,7 +58,7 @@ class Written(NamedTuple):
         return found
 
 
-def written(conditions: Any, path: Keys) -> Written | list[tuple[Keys, str]]:
+def written(conditions: Any, path: Keys) -> SeedCondition | list[tuple[Keys, str]]:
     """The conditions in CEL, or what is wrong with them."""
     writer = _Writer()
     writer.add(conditions, path, 0)
@@ -127,14 +127,14 @@ class _Writer:
     def _write(self, text: str, path: Keys) -> None:
         self.clauses.append((text, (*path, "equals")))
 
-    def written(self) -> Written:
+    def written(self) -> SeedCondition:
         """The clauses, all of which have to hold."""
         spans, text = [], ""
         for clause, path in self.clauses:
             text += " && " if text else ""
             spans.append((len(text), path))
             text += clause
-        return Written(text, tuple(spans), self.on_result)
+        return SeedCondition(text, tuple(spans), self.on_result)
 
 
 def _literal(value: Any) -> str:

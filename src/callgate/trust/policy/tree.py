@@ -15,18 +15,18 @@ _CONST, _IDENT, _SELECT, _CALL, _LIST, _STRUCT, _LOOP = range(3, 10)
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-class Node(NamedTuple):
+class SyntaxNode(NamedTuple):
     """One part of an expression. `name` is the fact, variable, field or function; `parts` what it is applied to."""
 
     kind: str
     name: str
-    parts: tuple[Node, ...]
+    parts: tuple[SyntaxNode, ...]
     # Of a constant.
     value: Any
     # Where it stands, in characters of the expression; -1 if it was made by a macro.
     at: int
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[SyntaxNode]:
         """This part and all within it."""
         stack = [self]
         while stack:
@@ -39,7 +39,7 @@ class Node(NamedTuple):
         return (self.kind, self.name, type(self.value).__name__, self.value, *(part.shape() for part in self.parts))
 
 
-def read_tree(serialized: bytes) -> Node:
+def read_tree(serialized: bytes) -> SyntaxNode:
     """The tree of a compiled expression, from what `Expression.serialize` gives."""
     checked = _fields(_one(_fields(serialized), 2))
     references: dict[int, str] = {}
@@ -58,41 +58,41 @@ class _Reader:
         self._references = references
         self._positions = positions
 
-    def node(self, data: bytes) -> Node:
+    def node(self, data: bytes) -> SyntaxNode:
         fields = _fields(data)
         number = _number(fields, 2)
         at = self._positions.get(number, -1)
         # A fact's dotted name is parsed as selections and resolved to one name.
         if (name := self._references.get(number)) and (_SELECT in fields or _IDENT in fields):
-            return Node("name", name, (), None, at)
+            return SyntaxNode("name", name, (), None, at)
         for kind in range(_CONST, _LOOP + 1):
             if kind in fields:
                 return self._union(kind, _fields(_one(fields, kind)), at)
-        return Node("empty", "", (), None, at)
+        return SyntaxNode("empty", "", (), None, at)
 
-    def _union(self, kind: int, fields: dict[int, list[Any]], at: int) -> Node:
+    def _union(self, kind: int, fields: dict[int, list[Any]], at: int) -> SyntaxNode:
         match kind:
             case 3:
-                return Node("const", "", (), _constant(fields), at)
+                return SyntaxNode("const", "", (), _constant(fields), at)
             case 4:
-                return Node("name", _text(fields, 1), (), None, at)
+                return SyntaxNode("name", _text(fields, 1), (), None, at)
             case 5:
                 what = "has" if _number(fields, 3) else "select"
-                return Node(what, _text(fields, 2), (self.node(_one(fields, 1)),), None, at)
+                return SyntaxNode(what, _text(fields, 2), (self.node(_one(fields, 1)),), None, at)
             case 6:
                 target = [self.node(part) for part in fields.get(1, ())]
-                return Node("call", _text(fields, 2), (*target, *self._all(fields.get(3, ()))), len(target), at)
+                return SyntaxNode("call", _text(fields, 2), (*target, *self._all(fields.get(3, ()))), len(target), at)
             case 7:
-                return Node("list", "", self._all(fields.get(1, ())), None, at)
+                return SyntaxNode("list", "", self._all(fields.get(1, ())), None, at)
             case 8:
                 parts = [_fields(entry) for entry in fields.get(2, ())]
                 inner = [part for entry in parts for number in (3, 4) for part in entry.get(number, ())]
-                return Node("struct", _text(fields, 1), self._all(inner), len(parts), at)
+                return SyntaxNode("struct", _text(fields, 1), self._all(inner), len(parts), at)
         # Range, start, condition, step and result, in this order.
         loop = self._all([_one(fields, number) for number in (2, 4, 5, 6, 7)])
-        return Node("loop", _text(fields, 1), loop, _text(fields, 8), at)
+        return SyntaxNode("loop", _text(fields, 1), loop, _text(fields, 8), at)
 
-    def _all(self, parts: Any) -> tuple[Node, ...]:
+    def _all(self, parts: Any) -> tuple[SyntaxNode, ...]:
         return tuple(self.node(part) for part in parts)
 
 

@@ -17,7 +17,7 @@ from callgate.trust.model import SOURCES, UNTRUSTED
 from callgate.trust.provenance import normalise
 from callgate.trust.provenance.names import is_account
 from callgate.trust.provenance.records import (
-    Record,
+    ResultObject,
     has_people,
     headed,
     ids_of,
@@ -94,7 +94,7 @@ class Harvest:
         self.strange: list[str] = []
         self.vouching: list[str] = []
         self.own: list[str] = []
-        self.records: list[Record] = []
+        self.records: list[ResultObject] = []
         # What names somebody in a field of its own.
         self.people: list[Mapping[str, Any]] = []
         # What things are called, in a field of their own.
@@ -214,7 +214,7 @@ class Harvest:
             self.people.append(value)
         self.named += named
         for field, own in ids_of(value):
-            self.records.append(Record(field, own, key, named, value))
+            self.records.append(ResultObject(field, own, key, named, value))
 
     def _stops(self, value: Any, depth: int) -> bool:
         """Too deep or too many: what is left is one text of a stranger's, nothing in it vouches."""
@@ -238,7 +238,7 @@ class Harvest:
                 if not is_id(key):
                     # Whoever wrote the rest may have written this too.
                     self._plain(value)
-                    self.records.append(Record(key, written_id(value), "", (), {}))
+                    self.records.append(ResultObject(key, written_id(value), "", (), {}))
             else:
                 self._plain(value)
                 if _WORD.fullmatch(value) and not names_somebody(key) and not has_people({key.lower(): value}):

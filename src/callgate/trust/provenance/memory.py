@@ -31,7 +31,7 @@ from callgate.trust.provenance.names import host, respelt, strangers, written_li
 from callgate.trust.provenance.packing import Left, Phrases, Pieces, windows
 from callgate.trust.provenance.readings import Reading, Readings
 from callgate.trust.provenance.records import (
-    Record,
+    ResultObject,
     described_row,
     is_id,
     is_id_like,
@@ -506,7 +506,7 @@ class Memory:
         return digest if self.details.get(digest, 0) & _SHAPED else 0
 
     def _records(
-        self, records: Sequence[Record], tool: ToolLabel, arguments: Mapping[str, Any], *, trusted: bool
+        self, records: Sequence[ResultObject], tool: ToolLabel, arguments: Mapping[str, Any], *, trusted: bool
     ) -> bytes:
         records = [one for one in records[: self.bounds.records] if trusted or is_server_made(one.id)]
         queries = self._queries(arguments)

@@ -34,7 +34,7 @@ _HEADED: Final = 64 * 1024
 _LEAVES: Final = frozenset((str, int, float, bool, type(None)))
 
 
-class Record(msgspec.Struct, frozen=True):
+class ResultObject(msgspec.Struct, frozen=True):
     """A thing in a result: under which field its id stood, the id, the name of what the thing was in, and what it is
     called."""
 
@@ -51,10 +51,10 @@ _LINE: Final = re.compile(
 )
 
 
-def listed_ids(text: str, heads: Sequence[Mapping[str, str]]) -> tuple[str, list[Record]]:
+def listed_ids(text: str, heads: Sequence[Mapping[str, str]]) -> tuple[str, list[ResultObject]]:
     """The ids in a plain text, each on a line of its own, and the text without them. Whoever writes into the text can
     write such a line too, so only one in a head (`headed`) is known by what else stands there."""
-    found: list[Record] = []
+    found: list[ResultObject] = []
 
     def taken(line: re.Match[str]) -> str:
         field = line[1].strip().lower().replace(" ", "_").replace("-", "_")
@@ -62,7 +62,7 @@ def listed_ids(text: str, heads: Sequence[Mapping[str, str]]) -> tuple[str, list
             return line[0]
         written = written_id(line[2])
         about = next((one for one in heads if written_id(one.get(field, "").lstrip("#")) == written), {})
-        found.append(Record(field, written, "", (), about))
+        found.append(ResultObject(field, written, "", (), about))
         return f"{line[1]}:"
 
     return _LINE.sub(taken, text), found
@@ -384,7 +384,7 @@ def spoken_by(argument: str) -> frozenset[str]:
     return nouns(next((group for group in match.groups() if group), "")) if match else nouns(argument)
 
 
-def kinds(record: Record, tool: str) -> frozenset[str]:
+def kinds(record: ResultObject, tool: str) -> frozenset[str]:
     """The kinds of thing that a record may be: what its id, its collection or its tool is called after."""
     if _about(record.field):
         return spoken_of(record.field, tool)
@@ -425,15 +425,15 @@ def objects(
     return tuple(found)
 
 
-def _records(value: Any, key: str, depth: int) -> Iterator[Record]:
+def _records(value: Any, key: str, depth: int) -> Iterator[ResultObject]:
     if depth <= 0:
         return
     if isinstance(value, Mapping):
         for field, own in ids_of(value):
-            yield Record(field, own, key, (), value)
+            yield ResultObject(field, own, key, (), value)
         for name, item in value.items():
             if name.casefold() in _PLACES and (written := written_id(item)):
-                yield Record(name, written, key, (), value)
+                yield ResultObject(name, written, key, (), value)
             if type(item) not in _LEAVES:
                 yield from _records(item, name, depth - 1)
     elif isinstance(value, list):

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from callgate.trust.provenance import normalise
-from callgate.trust.provenance.records import Record, spoken_by
+from callgate.trust.provenance.records import ResultObject, spoken_by
 
 VOUCHED, ASKED_FOR = 1, 2
 _LETTERS: Final = re.compile(r"[\W_]+")
@@ -59,7 +59,7 @@ def flattened(text: str) -> str:
     return _LETTERS.sub(" ", normalise.fold(text)).strip()
 
 
-def matches(record: Record, queries: Sequence[tuple[str, str]]) -> bool:
+def matches(record: ResultObject, queries: Sequence[tuple[str, str]]) -> bool:
     """Whether one of the phrases that a call asked for is in a thing: not in a field that says where the thing is. Such
     a field has the argument's own name, as `calendar` has where `calendarId` was given, or holds a link or a path."""
     for argument, query in queries:
@@ -76,6 +76,6 @@ def matches(record: Record, queries: Sequence[tuple[str, str]]) -> bool:
     return False
 
 
-def is_in(record: Record, query: str) -> bool:
+def is_in(record: ResultObject, query: str) -> bool:
     """Whether a phrase is all that one of a thing's fields says: then it names where the thing is, or its state."""
     return any(flattened(value) == query for value in record.value.values() if isinstance(value, str))
