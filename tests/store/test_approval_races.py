@@ -1,12 +1,37 @@
 """Many processes reach for the same thing at once; exactly one gets it."""
 
 import asyncio
+import itertools
 from collections import Counter
 
+import pytest
+
+from callgate.approval.model import ApprovalBounds, ApprovalPolicy, GrantUse
+from callgate.errors import Refused
+from callgate.gate import Quorum
 from support.registry import requirement
-from support.shelves import BOUNDS, challenge, credential, enrol, race, registration, request, ticket, use, user
+from support.shelves import (
+    BOUNDS,
+    NOW,
+    SECOND,
+    challenge,
+    credential,
+    enrol,
+    race,
+    registration,
+    request,
+    ticket,
+    use,
+    user,
+)
 
 PROCESSES = 2
+# For all rounds of a test at once.
+ROOM = ApprovalBounds(requests_per_user=1000)
+TWO = ApprovalPolicy(quorums=(Quorum(2, ("ops",)),))
+rounds = pytest.mark.parametrize(
+    "rounds", [12, pytest.param(200, marks=[pytest.mark.verify, pytest.mark.timeout(600)])]
+)
 
 
 async def raced(stored, jobs, processes=PROCESSES):
@@ -123,3 +148,128 @@ async def test_processes_agree_on_who_they_are(stored):
     ends = await raced(stored, [{"do": "identity", "number": number} for number in range(16)])
     assert len(ends) == 1
     assert list(ends) == [await stored.shelf.identity("late")]
+
+
+async def joined(stored, number, who, *keys):
+    """A person of the group with these passkeys, each with a challenge for this round's request."""
+    for key in keys:
+        await enrol(stored.shelf, credential(key, user=who))
+        await stored.shelf.add_challenge(challenge(f"{number}-{key}", user=who), BOUNDS)
+    await stored.shelf.join_group("ops", who)
+
+
+async def passes(stored, number):
+    """Whether one more call is let through by the approval of this round."""
+    try:
+        await stored.shelf.use(GrantUse(f"request-{number}", "late", NOW + SECOND))
+    except Refused:
+        return False
+    return True
+
+
+def sign(who, key):
+    return {"do": "sign", "as": who, "key": key}
+
+
+GRANT = {"do": "grant"}
+# What the two processes do in a round at the same moment; A and B are people, a, aa and b their passkeys.
+SEVERAL = (
+    # Two sign, in two processes, and each process sends the call.
+    ((sign("A", "a"), GRANT), (sign("B", "b"), GRANT)),
+    # One of them says no as well.
+    ((sign("A", "a"), GRANT), (sign("B", "b"), {"do": "no", "as": "B"}, GRANT)),
+    # One person signs with two passkeys.
+    ((sign("A", "a"), GRANT), (sign("A", "aa"), GRANT)),
+    # The same signature comes three times.
+    ((sign("A", "a"), sign("A", "a")), (sign("A", "a"), GRANT)),
+    # A passkey that signs is revoked, or its person may not approve any more.
+    ((sign("A", "a"), GRANT, GRANT), (sign("B", "b"), {"do": "revoke", "key": "a"})),
+    ((sign("A", "a"), GRANT, GRANT), (sign("B", "b"), {"do": "demote", "as": "A"})),
+)
+
+
+def dealt(plans):
+    """The jobs of each process; whoever has a part has it in one round only."""
+
+    def job(step, number):
+        return {name: text if name == "do" else f"{text}-{number}" for name, text in step.items()} | {"number": number}
+
+    return [[job(step, number) for number, plan in plans.items() for step in plan[at]] for at in range(PROCESSES)]
+
+
+@rounds
+@requirement("VA-182")
+async def test_two_of_several_people_in_two_processes_let_through_exactly_what_was_signed(stored, rounds):
+    plans = {number: SEVERAL[number % len(SEVERAL)] for number in range(rounds)}
+    for number in plans:
+        await joined(stored, number, f"A-{number}", f"a-{number}", f"aa-{number}")
+        await joined(stored, number, f"B-{number}", f"b-{number}")
+        await stored.shelf.open_request(request(number, user=TWO.people, policy=TWO, caller=f"agent-{number}"), ROOM)
+    shares = dealt(plans)
+    ends = await asyncio.to_thread(race, stored.url, shares)
+    done = Counter(
+        (job["do"], job["number"]) for job, end in zip(itertools.chain(*shares), ends, strict=True) if end == "done"
+    )
+    order = stored.witnesses
+    written = Counter(order)
+    for number, plan in plans.items():
+        signed, let, no = (done[what, number] for what in ("sign", "grant", "no"))
+        told = (plan, signed, let, no, [one for one in order if one.endswith(f" {number}")])
+        assert [written[f"{what} {number}"] for what in ("sign", "grant", "no")] == [signed, let, no], told
+        late = await passes(stored, number)
+        assert let + late <= 1, told
+        if no or signed < 2:
+            assert (let, late) == (0, False), told
+        elif f"revoke {number}" not in written:
+            assert let + late == 1, told
+        else:
+            assert late is False, told
+            if let:
+                assert order.index(f"grant {number}") < order.index(f"revoke {number}"), told
+        if plan in SEVERAL[2:4]:
+            assert signed == 1, told
+
+
+BEGIN, FINISH = {"do": "begin with", "as": "V"}, {"do": "finish with", "as": "V"}
+REVOKE, DEMOTE = {"do": "revoke", "key": "v"}, {"do": "demote", "as": "V"}
+# What a passkey signed that is taken away: a link, an enrolment, an approval that no call has used.
+ENDED = (
+    ((BEGIN,), (REVOKE,)),
+    ((BEGIN, FINISH), (REVOKE,)),
+    ((FINISH,), (REVOKE,)),
+    ((sign("V", "v"), GRANT), (REVOKE, GRANT)),
+    ((GRANT,), (REVOKE, GRANT)),
+    ((GRANT,), (DEMOTE, GRANT)),
+)
+
+
+@rounds
+@requirement("VA-147")
+async def test_what_a_passkey_signed_ends_with_it_in_two_processes(stored, rounds):
+    shelf = stored.shelf
+    plans = {number: ENDED[number % len(ENDED)] for number in range(rounds)}
+    for number, plan in plans.items():
+        who, key = f"V-{number}", f"v-{number}"
+        await enrol(shelf, credential(key, user=who))
+        await shelf.add_challenge(challenge(f"{number}-{key}", user=who), BOUNDS)
+        await shelf.add_ticket(ticket(str(number), user=who, credential=key))
+        await shelf.open_request(request(number, user=who, caller=f"agent-{number}"), BOUNDS)
+        if plan[0][0] == FINISH:
+            begun = registration(number, user=who)
+            await shelf.begin_registration(begun, BOUNDS, ticket=ticket(str(number)).hash, now=NOW)
+        if plan[0][0] == GRANT:
+            await shelf.approve_request(f"request-{number}", use(f"{number}-{key}", credential=key), {}, who)
+    await asyncio.to_thread(race, stored.url, dealt(plans))
+    order = stored.witnesses
+    for number, plan in plans.items():
+        told = (plan, [one for one in order if one.endswith(f" {number}")])
+        assert told[1].count(f"grant {number}") <= 1, told
+        # Only what was used before.
+        assert told[1][-1] == f"revoke {number}", told
+        assert not await passes(stored, number), told
+        again = {"ticket": ticket(str(number)).hash, "now": NOW}
+        with pytest.raises(Refused):
+            await shelf.begin_registration(registration("late", user=f"V-{number}"), BOUNDS, **again)
+        with pytest.raises(Refused):
+            new = credential(f"late-{number}", user=f"V-{number}")
+            await shelf.finish_registration(registration(number).challenge, new, [], now=NOW)

@@ -220,6 +220,25 @@ async def _do(shelf: ApprovalRepository, job: dict[str, Any]) -> str:
             await shelf.approve_request("request-1", use(number), {"by": number}, "ada", witness("approved"))
         elif kind == "refuse":
             await shelf.refuse_request("request-1", "ada", "no", NOW + SECOND, witness("refused"))
+        elif kind == "sign":
+            # Passkey and challenge are named after whoever has them; `as` is the person, who may have two.
+            key, who = job["key"], job["as"]
+            evidence = {"user": who, "key": key}
+            used = use(f"{number}-{key}", credential=key)
+            await shelf.approve_request(f"request-{number}", used, evidence, who, witness(f"sign {number}"))
+        elif kind == "no":
+            await shelf.refuse_request(f"request-{number}", job["as"], "no", NOW + SECOND, witness(f"no {number}"))
+        elif kind == "revoke":
+            await shelf.revoke_credential(job["key"], NOW + SECOND, witness(f"revoke {number}"))
+        elif kind == "demote":
+            await shelf.set_role(job["as"], "viewer", witness(f"revoke {number}"))
+        elif kind == "begin with":
+            begun = registration(number, user=job["as"])
+            await shelf.begin_registration(begun, BOUNDS, ticket=ticket(str(number)).hash, now=NOW)
+        elif kind == "finish with":
+            new = credential(f"new-{number}", user=job["as"])
+            begun = registration(number).challenge
+            await shelf.finish_registration(begun, new, [], now=NOW, witness=witness(f"finish {number}"))
         elif kind == "add":
             await shelf.add_challenge(challenge(number, user=job["user"]), ApprovalBounds(**job["bounds"]))
         elif kind == "identity":
