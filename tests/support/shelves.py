@@ -237,8 +237,8 @@ async def _do(shelf: ApprovalRepository, job: dict[str, Any]) -> str:
             await shelf.begin_registration(begun, BOUNDS, ticket=ticket(str(number)).hash, now=NOW)
         elif kind == "finish with":
             new = credential(f"new-{number}", user=job["as"])
-            begun = registration(number).challenge
-            await shelf.finish_registration(begun, new, [], now=NOW, witness=witness(f"finish {number}"))
+            challenged = registration(number).challenge
+            await shelf.finish_registration(challenged, new, [], now=NOW, witness=witness(f"finish {number}"))
         elif kind == "add":
             await shelf.add_challenge(challenge(number, user=job["user"]), ApprovalBounds(**job["bounds"]))
         elif kind == "identity":

@@ -441,6 +441,11 @@ class Acl:
         names = policy.allow if policy.allow is not None and not policy.deny else ()
         return all(tool in names or permits(policy, tool) for tool in tools)
 
+    def shuts_out(self, agent: str, server: str, tool: str) -> bool:
+        """Whether an agent may not even call this tool of the gateway's own, which no `allow` has to name."""
+        policy = self.policy(agent, server)
+        return policy.denied or any(restricts(glob, tool) for glob in policy.deny)
+
     def _all_rules(self, agent: str, server: str) -> ToolPolicy:
         entry, here = self._agents.get(agent), self._servers.get(server, _FREE)
         if entry is not None:

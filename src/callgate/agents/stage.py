@@ -428,16 +428,28 @@ class AgentCheck:
     async def __call__(self, call: Call) -> Verdict:
         return self.at_once(call)
 
-    def callable_tools(self, context: Context, tools: Sequence[Any]) -> list[Any]:
-        """What of a server's list this caller may call: nobody is shown, or told the texts of, what is denied them."""
+    def may_call(self, context: Context, tool: str, *, own: bool = False) -> bool:
+        """Whether rules let this caller call a tool; `own`: it is the gateway's own, and no server's."""
+        agent = "" if context.caller is None else context.caller.id
+        if own:
+            return not self._acl.shuts_out(agent, context.server, tool)
+        return self._acl.permits(agent, context.server, (tool,))
+
+    def callable_tools(self, context: Context, tools: Sequence[Any], own: Collection[str] = ()) -> list[Any]:
+        """What of a list this caller may call: nobody is shown, or told the texts of, what is denied them."""
         agent = "" if context.caller is None else context.caller.id
         policy = self._acl.policy(agent, context.server)
         if not policy.denied and policy.allow is None and not policy.deny:
             return list(tools)
         names = [(one.get("name") if isinstance(one, dict) else None, one) for one in tools]
-        return [
-            one for name, one in names if isinstance(name, str) and self._acl.permits(agent, context.server, (name,))
-        ]
+        return [one for name, one in names if isinstance(name, str) and self.may_call(context, name, own=name in own)]
+
+    def answers(self, call: Call) -> bool:
+        """Whether the gateway answers this call of a tool of its own; otherwise the gate says why not."""
+        context = call.context
+        if context.caller is None and self._required and context.transport != "stdio":
+            return False
+        return context.barred is None and self.may_call(context, call.tool, own=True)
 
     def at_once(self, call: Call) -> Verdict:
         context = call.context

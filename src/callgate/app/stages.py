@@ -3,7 +3,7 @@ note of what the client is about to see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -57,8 +57,14 @@ class Stages:
         self, message: Message | Batch, context: Context, call: Call | None = None
     ) -> dict[str, Any] | None:
         found: dict[str, Any] | None = None
+        may_call = _anything
+        if call is not None and self._agents is not None:
+            if not self._agents.answers(call):
+                # The gate refuses it, and has that on record.
+                return None
+            may_call = partial(self._agents.may_call, context)
         if self._pins is not None:
-            found = await self._pins.incoming(message, context, call)
+            found = await self._pins.incoming(message, context, call, may_call)
         if found is None and self._trust is not None:
             found = await self._trust.incoming(message, context, call)
         if found is None and self._approval is not None and call is None:
@@ -113,8 +119,8 @@ class Stages:
 
     def _list(self, context: Context, cursor: object, asked: int, otherwise: Transform | None, raw: bytes) -> bytes:
         """A reply to `tools/list`, read once and written once. Trust learns from all of it, pinning keeps what was
-        approved, agents' rules what the caller may call, approval marks what is left, and trust has a tool of its own
-        to add."""
+        approved, approval marks what is left, trust has a tool of its own to add, and of all that agents' rules keep
+        what the caller may call."""
         reply = ToolListReply.read(raw)
         if reply is None:
             return raw if otherwise is None else otherwise(raw)
@@ -125,12 +131,13 @@ class Stages:
             kept = self._pins.filter_list(context, cursor, asked, reply)
         if isinstance(kept, Refused):
             return error_reply(reply.value.get("id"), kept)
-        if self._agents is not None:
-            kept = _only_callable(self._agents, context, reply, kept)
         if self._approval is not None:
             kept = self._approval.mark_list(context.server, kept)
         if self._trust is not None:
             kept = self._trust.offer_on(kept)
+        if self._agents is not None:
+            shown = self._agents.callable_tools(context, kept.result["tools"], self.tools)
+            kept = kept if len(shown) == len(kept.result["tools"]) else kept.with_result(tools=shown)
         return raw if kept is reply else kept.raw()
 
     def _amend(self, message: Message | Batch, context: Context) -> Transform | None:
@@ -138,9 +145,9 @@ class Stages:
         pins = None if self._pins is None else self._pins.amend(message, context)
         approval = None if self._approval is None else self._approval.amend(message, context)
         offer = None if self._trust is None else self._trust.offer(message)
-        agents = None if self._agents is None else _screened_lists(self._agents, context, message)
+        agents = None if self._agents is None else _screened_lists(self._agents, context, message, self.tools)
         # Trust learns from a list before entries of it are taken away or marked, and has a tool of its own to add.
-        chained = _chain(trust, pins, agents, approval, offer)
+        chained = _chain(trust, pins, approval, offer, agents)
         if not isinstance(message, Message) or message.method != LIST or message.id is None:
             return chained
         # As it is before the request leaves: what the server says from then on may be of a later list.
@@ -154,23 +161,10 @@ class Stages:
             self._trust.refused(call, refused)
 
 
-def _only_callable(agents: AgentCheck, context: Context, reply: ToolListReply, kept: ToolListReply) -> ToolListReply:
-    """Without the server's tools that the caller may not call; what the gateway adds of its own stays."""
-    listed = reply.result["tools"]
-    shown = agents.callable_tools(context, listed)
-    if len(shown) == len(listed):
-        return kept
-    gone = {_name(one) for one in listed} - {_name(one) for one in shown}
-    return kept.with_result(tools=[one for one in kept.result["tools"] if _name(one) not in gone])
-
-
-def _name(tool: object) -> str | None:
-    name = tool.get("name") if isinstance(tool, dict) else None
-    return name if isinstance(name, str) else None
-
-
-def _screened_lists(agents: AgentCheck, context: Context, message: Message | Batch) -> Transform | None:
-    """The same for lists that are written in an odd way, or answered in a batch."""
+def _screened_lists(
+    agents: AgentCheck, context: Context, message: Message | Batch, own: Collection[str]
+) -> Transform | None:
+    """Only tools that the caller may call, in lists that are written in an odd way, or answered in a batch."""
 
     def screen(raw: bytes) -> bytes:
         reply = decode_leniently(raw)
@@ -178,7 +172,7 @@ def _screened_lists(agents: AgentCheck, context: Context, message: Message | Bat
         tools = result.get("tools") if isinstance(result, dict) else None
         if not isinstance(tools, list):
             return raw
-        shown = agents.callable_tools(context, tools)
+        shown = agents.callable_tools(context, tools, own)
         return raw if len(shown) == len(tools) else replace_member(raw, ("result", "tools"), _encode(shown))
 
     messages = message.messages if isinstance(message, Batch) else (message,)
@@ -190,6 +184,10 @@ def _screened_lists(agents: AgentCheck, context: Context, message: Message | Bat
 
 def _same(raw: bytes) -> bytes:
     return raw
+
+
+def _anything(_tool: str) -> bool:
+    return True
 
 
 def _nothing_against(_call: Call) -> Refused | None:

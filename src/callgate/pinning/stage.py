@@ -68,13 +68,19 @@ _ENTRY: Final = msgspec.json.decode(ENTRY)
 
 
 def answer(
-    server: str, toolset: Toolset, review: str, others: Sequence[Toolset] = (), *, modern: bool
+    server: str,
+    toolset: Toolset,
+    pending: Sequence[str],
+    review: str,
+    others: Sequence[Toolset] = (),
+    *,
+    modern: bool,
 ) -> dict[str, Any]:
     """The result of calling it: names and states, never a word of what the tools say. `others` are its other texts."""
-    lines = [f"{_count(len(toolset.pending), server)} for a reviewer:"] if toolset.pending else []
-    lines += [f"- {_shown(name)}: {_why(toolset.standings[name])}" for name in toolset.pending[:_MOST]]
-    if len(toolset.pending) > _MOST:
-        lines.append(f"- and {len(toolset.pending) - _MOST} more")
+    lines = [f"{_count(len(pending), server)} for a reviewer:"] if pending else []
+    lines += [f"- {_shown(name)}: {_why(toolset.standings[name])}" for name in pending[:_MOST]]
+    if len(pending) > _MOST:
+        lines.append(f"- and {len(pending) - _MOST} more")
     texts = sorted({name for one in others for name in one.pending})
     if texts:
         lines.append(f"Other texts of {server} that wait: {_named(texts)}.")
@@ -303,9 +309,14 @@ class PinningStage:
         return self._toolsets.settings.mode == "enforce"
 
     async def incoming(
-        self, message: Message | Batch, context: Context, call: Call | None = None
+        self,
+        message: Message | Batch,
+        context: Context,
+        call: Call | None = None,
+        may_call: Callable[[str], bool] = lambda _tool: True,
     ) -> dict[str, Any] | None:
-        """Get ready for a list before it is asked for; answer a call of the gateway's own tool."""
+        """Get ready for a list before it is asked for; answer a call of the gateway's own tool, with the names of those
+        tools that the caller may call."""
         if call is None:
             if isinstance(message, Message) and message.method in self.prepares:
                 await self._prepare(message, context)
@@ -315,7 +326,8 @@ class PinningStage:
         assert isinstance(context, RequestContext)
         toolset = self._toolsets.current(context) or await self._toolsets.verify(context, call.meta)
         others = self._toolsets.texts(context)
-        return answer(context.server, toolset, await self._review(), others, modern=context.modern)
+        pending = [name for name in toolset.pending if may_call(name)]
+        return answer(context.server, toolset, pending, await self._review(), others, modern=context.modern)
 
     async def _prepare(self, message: Message, context: Context) -> None:
         """Everything that reading a list needs is at hand."""

@@ -298,7 +298,7 @@ def told(book, listed=LIST, identity=IDENTITY, held=None):
     reader = EntryReader(identity.server_id, PinningSettings())
     listing = ToolListing(map(reader.read, read_page(listed).entries))
     toolset = Toolset(identity, listing, book, PinningSettings(), held)
-    said = answer("files", toolset, "here", modern=False)["content"][0]["text"]
+    said = answer("files", toolset, toolset.pending, "here", modern=False)["content"][0]["text"]
     (line,) = [line for line in said.splitlines() if line.startswith("- ls: ")]
     standing = toolset.standing("ls")
     return line.removeprefix("- ls: "), standing.detail or standing.reason.meaning
