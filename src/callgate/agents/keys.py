@@ -9,6 +9,7 @@ import base64
 import binascii
 import hashlib
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
@@ -244,6 +245,9 @@ def _unusable(why: str) -> Refused:
 MAX_BYTES: Final = 256 * 1024
 MAX_KEYS: Final = 100
 MAX_KID: Final = 256
+MAX_DEPTH: Final = 64
+# A string, whole or without its end, or one bracket.
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"?|[][{}]', re.DOTALL)
 
 
 class BadKeys(CallgateError):
@@ -324,11 +328,23 @@ def usable(key: PublicKey, now: float) -> bool:
     return (key.not_before is None or key.not_before <= now) and (key.not_after is None or now < key.not_after)
 
 
+def _too_deep(raw: bytes) -> bool:
+    """Whether JSON is nested deeper than any document of keys. A parser that runs out of stack cannot clean up."""
+    depth = 0
+    for token in _NESTING.finditer(raw):
+        depth += {b"[": 1, b"{": 1, b"]": -1, b"}": -1}.get(token[0], 0)
+        if depth > MAX_DEPTH:
+            return True
+    return False
+
+
 def strict_json(raw: bytes) -> Any:
     """JSON that two readers cannot read differently: no key twice, no NaN, UTF-8."""
+    if _too_deep(raw):
+        raise BadKeys(f"nested more than {MAX_DEPTH} levels deep")
     try:
         return json.loads(raw.decode(), object_pairs_hook=_pairs, parse_constant=_constant)
-    except (ValueError, RecursionError) as why:
+    except ValueError as why:
         raise BadKeys("not JSON in UTF-8") from why
 
 
