@@ -57,6 +57,9 @@ class Outcome:
 class Home:
     """The state folder of one person, and the environment in which their programs run."""
 
+    # Whether a client asks each server for its tools at once.
+    lists = False
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,6 +77,13 @@ class Home:
         if status not in (None, done.returncode):
             raise Unavailable(f"callgate {words[0]}: {(done.stderr or done.stdout).strip()[-300:]}")
         return done.stdout
+
+    def command(self, name: str, words: list[str], /) -> list[str]:
+        """What a client starts for a server."""
+        return [CALLGATE, "wrap", name, "--", *words]
+
+    def heard(self, server: str, asked: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
+        """An answer as a client got it."""
 
     def decisions(self) -> list[dict[str, Any]]:
         """What is on record of calls, oldest first."""
@@ -154,9 +164,10 @@ class Wrapped:
 
     def __init__(self, home: Home, name: str, words: list[str], more: Mapping[str, str], log: IO[bytes]) -> None:
         self.name = name
+        self._home = home
         self._number = 0
         self._process = subprocess.Popen(
-            [CALLGATE, "wrap", name, "--", *words],
+            home.command(name, words),
             env=home.environ | dict(more),
             cwd=home.folder,
             stdin=subprocess.PIPE,
@@ -170,6 +181,8 @@ class Wrapped:
         hello = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": about}
         self.request("initialize", hello)
         self._say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        if self._home.lists:
+            self.tools()
 
     def tools(self) -> list[str]:
         """The names of its tools; none while it does not answer."""
@@ -218,6 +231,7 @@ class Wrapped:
                 unknown = {"code": -32601, "message": "not offered"}
                 self._say({"jsonrpc": "2.0", "id": said["id"], "error": unknown})
             elif said.get("id") == self._number:
+                self._home.heard(self.name, {"method": method, "params": params}, said)
                 return said
         raise Unavailable(f"{self.name} ended by itself")
 

@@ -25,7 +25,7 @@ from rich.console import Console  # noqa: E402
 
 from environments import Say  # noqa: E402
 from processes import Unavailable  # noqa: E402
-from sessions import attacks, honest, install, tables, world  # noqa: E402
+from sessions import attacks, honest, install, replay, tables, world  # noqa: E402
 from sessions.gate import MOST_SERVERS, Person, connected, reviewed  # noqa: E402
 from sessions.sets import DEFAULT, NAMES, SessionSet, named  # noqa: E402
 
@@ -128,15 +128,25 @@ def main() -> None:
     parser.add_argument("--attacks", action="store_true", help="only the attacks")
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="sessions, effects or spellings by name")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found to a file")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write down what the servers answer")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="play a file of --record, without the servers")
     options = parser.parse_args()
     chosen = named(options.set)
     console = Console()
     if not console.is_terminal:
         console.width = max(console.width, TABLE_WIDTH)
+    which = "honest" if options.honest else "attacks" if options.attacks else ""
+    if options.record:
+        with scratch(chosen) as folder:
+            made = replay.record(console.print, chosen, folder, only=options.only, which=which)
+        options.record.write_text(json.dumps(made, ensure_ascii=False) + "\n", encoding="utf-8")
+        return
     found: dict[str, Any] = {}
-    if options.honest or not options.attacks:
+    if options.replay:
+        found = replay.replay(json.loads(options.replay.read_text(encoding="utf-8")), options.only)
+    elif options.honest or not options.attacks:
         found["honest"] = measure_honest(console.print, options.only, chosen)
-    if options.attacks or not options.honest:
+    if not options.replay and (options.attacks or not options.honest):
         found["attacks"] = measure_attacks(console.print, options.only, chosen)
     tables.show(found, console)
     if options.json:
