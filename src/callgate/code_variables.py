@@ -30,11 +30,72 @@ _SILENT: Final = re.compile(
 )
 
 
-def changes_code(name: str) -> bool:
-    """Whether a program may run other code because a variable of this name is set."""
+# What shells, terminals, desktops, editors and clients set for themselves, in each session anew.
+_SESSION: Final = re.compile(
+    r"(?i:_|(?:OLD|INIT_|PROJECT_|VSCODE_)?(?:PWD|CWD)|OWD|ARGV0|APPIMAGE|APPDIR|SHLVL|TERM|TERM_\w+|TERMCAP|TERMINFO\w*|COLOR\w*|LS_?COLORS|"
+    r"LANG|LANGUAGE|LC_\w+|TZ|TTY|GPG_\w+|COLUMNS|LINES|MAIL|USER|USERNAME|LOGNAME|HOST|HOSTNAME|HOSTTYPE|MACHTYPE|OSTYPE|DISPLAY|"
+    r"WAYLAND_DISPLAY|XAUTHORITY|ICEAUTHORITY|XMODIFIERS|WINDOW\w*|SSH_(?!ASKPASS)\w+|DBUS_\w+|DESKTOP_\w+|GDM\w+|GNOME_\w+|KDE_\w+|"
+    r"PLASMA_\w+|(?:QT4?|GTK|CLUTTER)_IM_MODULE|IM_CONFIG_\w+|GIO_LAUNCHED_\w+|CHROME_DESKTOP|SESSION_MANAGER|INVOCATION_ID|"
+    r"JOURNAL_STREAM|MANAGERPID\w*|SYSTEMD_EXEC_PID|NOTIFY_SOCKET|MEMORY_PRESSURE_\w+|TMUX\w*|STY|ITERM_\w+|KITTY_\w+|WEZTERM_\w+|"
+    r"ALACRITTY_\w+|GHOSTTY_\w+|KONSOLE_\w+|VTE_\w+|WT_\w+|ConEmu\w*|WSL\w*|VSCODE_(?!GIT_ASKPASS_)\w+|CURSOR_\w+|CLAUDE\w*|WINDSURF_\w+|"
+    r"ZED_\w+|WORKSPACE_FOLDER_PATHS|XPC_\w+|__CF\w+|COMMAND_MODE|SECURITYSESSIONID|LaunchInstanceID|HIST\w+|INPUTRC|LESS|LESS_TERMCAP_\w+|"
+    r"LESSHISTFILE|FZF_\w+|GREP_\w+|MANPATH|INFOPATH|CDPATH|FPATH|PS[1-4]|PROMPT\w*|STARSHIP_\w+|P9K_\w+|ZSH\w*|DIRENV_\w+|"
+    r"CONDA_(?!EXE|PYTHON_EXE)\w+|VIRTUAL_ENV\w*|HOMEBREW_(?:PREFIX|CELLAR|REPOSITORY)|NPM_(?:COMMAND|LIFECYCLE_\w+|PACKAGE_\w+)|SUDO_(?:COMMAND|USER|UID|GID|HOME))"
+)
+# Where the name of a variable of no family ends so, its value says what is loaded, run or fetched.
+_LEADING: Final = re.compile(
+    r"(?i)(?:^|_)(?:PLUGINS?|MODULES?|EXTENSIONS?|ADDONS?|SCRIPTS?|HOOKS?|LOAD|LOADERS?|PRELOAD|REQUIRE|IMPORTS?|\w*LIBS?|\w*LIBPATH|LIBRARY|"
+    r"DRIVERS?|ENGINES?|MIDDLEWARE|ENTRY_?POINT|STARTUP|INIT|APP|APPLICATION|HANDLER|EXE|EXEC|EXECUTABLE|BIN|BINARY|PROGRAM|INTERPRETER|"
+    r"COMPILER|COMMAND|CMD|SHELL|EDITOR|VISUAL|\w*PAGER|BROWSER|ASKPASS|CC|CXX|LD|AR|MAKE|MIRROR|REGISTRY|DOWNLOAD|ARGS|\w*FLAGS|OPTIONS|"
+    r"OPTS)(?:_(?:PATHS?|DIRS?|FILES?|FOLDER|HOST|BASE|URL|NAME|LIST|ARGS))*\Z"
+)
+# Where it ends so, its value may be a list of folders to load from.
+_PLACES: Final = re.compile(r"(?i).*PATHS?")
+# Of these, what names one program.
+_PROGRAM: Final = re.compile(
+    r"(?i)(?:^|_)(?:EXE|EXEC|EXECUTABLE|BIN|BINARY|PROGRAM|INTERPRETER|COMPILER|COMMAND|CMD|SHELL|EDITOR|VISUAL|\w*PAGER|BROWSER|ASKPASS|CC|"
+    r"CXX|LD|AR|MAKE)\Z"
+)
+_CODE_FILE: Final = re.compile(
+    r"(?i)\.(?:py|pyw|pyz|js|mjs|cjs|ts|mts|cts|jsx|tsx|sh|bash|zsh|rb|pl|php|lua|r|jar|war|dll|so|dylib|node|wasm|exe|bat|cmd|ps1)\Z"
+)
+_SWITCH: Final = re.compile(r"(?i:[\d.]{1,100}|true|false|yes|no|on|off)")
+
+
+def loads_code(name: str) -> bool:
+    """Whether a variable of this name makes launchers and interpreters load or fetch code, whatever it holds."""
     if _EXACT.fullmatch(name):
         return True
     return _LOADS.match(name) is not None and _SILENT.fullmatch(name) is None
+
+
+def leads_to_code(name: str) -> bool:
+    """Whether the name of a variable says that its value is loaded, run or fetched."""
+    return _LEADING.search(name) is not None
+
+
+def names_places(name: str) -> bool:
+    """Whether the name of a variable says that its value is paths, of code or of data."""
+    return _PLACES.fullmatch(name) is not None
+
+
+def names_program(name: str) -> bool:
+    """Whether the name of a variable says that its value is a program with its options."""
+    return _PROGRAM.search(name) is not None
+
+
+def is_code_file(path: str) -> bool:
+    """Whether a path ends as files of code do."""
+    return _CODE_FILE.search(path) is not None
+
+
+def changes_code(name: str, value: str) -> bool:
+    """Whether a program may run other code because this variable is set. What a path leads to is not looked at here."""
+    if loads_code(name):
+        return True
+    if not value or _SESSION.fullmatch(name) or _SILENT.fullmatch(name) or _SWITCH.fullmatch(value):
+        return False
+    return leads_to_code(name) or "/" in value or "\\" in value or value.startswith("-") or is_code_file(value)
 
 
 # Where these stand in a name, even a number may be a file, a place of packages, or leave out a check.
@@ -43,9 +104,8 @@ _LEADS: Final = re.compile(
     r"CONFIG|ENV|BASE|PROJECT|TARGET|SRC|SOURCE|OVERRIDE|CONSTRAINT|INDEX|REGISTRY|LINKS|PROXY|HOST|URL|CERT|CAINFO|BUNDLE|SSL|TLS|"
     r"VERIFY|TRUST|INSECURE|SUM|SHELL|SSH|EDITOR|PAGER|ASKPASS|DIFF"
 )
-_SWITCH: Final = re.compile(r"(?i:[\d.]{1,100}|true|false|yes|no|on|off)")
 
 
 def is_switch(name: str, value: str) -> bool:
     """Whether a variable is a number, a version, or on or off, and leads to no code whatever the folder."""
-    return changes_code(name) and _LEADS.search(name) is None and _SWITCH.fullmatch(value) is not None
+    return loads_code(name) and _LEADS.search(name) is None and _SWITCH.fullmatch(value) is not None

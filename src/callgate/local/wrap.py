@@ -180,7 +180,9 @@ def _order(options: Options) -> dict[str, Any]:
         "url_env": options.url_env,
         "header_env": options.header_env,
         "environ": {
-            name: value for name, value in os.environ.items() if configured or name in wanted or changes_code(name)
+            name: value
+            for name, value in os.environ.items()
+            if configured or name in wanted or changes_code(name, value)
         },
         "folder": _folder(),
     }

@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -262,7 +263,8 @@ def _absolute(base: str, path: str) -> str:
     return os.path.normpath(os.path.join(base, path))  # noqa: PTH118
 
 
-_REMEMBERED: Final = 256
+# As many names as one address may report before they are read again.
+_REPORTED: Final = 256
 
 
 class ServerRef(msgspec.Struct, frozen=True):
@@ -296,3 +298,7 @@ def command_identity(
         return stdio_identity(argv, cwd=cwd, environ=environ, reported=reported, disk=disk, data_of=data_of)
 
     return identify
+
+
+def url_identity(url: str, authenticated: str | None) -> Callable[[str], ServerIdentity]:
+    return lru_cache(_REPORTED)(lambda reported: http_identity(url, authenticated=authenticated, reported=reported))

@@ -77,6 +77,9 @@ class LocalDisk:
             if script or "/" in name or os.sep in name or (os.altsep and os.altsep in name):
                 place = os.path.normpath(os.path.join(base, name))  # noqa: PTH118
                 return place if os.path.lexists(place) else ""
+            if path is not None:
+                # Relative places, and empty ones, are below the folder that the command starts in.
+                path = os.pathsep.join(os.path.join(base, one) for one in path.split(os.pathsep))  # noqa: PTH118
             found = shutil.which(name, path=path)
             return os.path.normpath(os.path.join(base, found)) if found else ""  # noqa: PTH118
         except (OSError, ValueError):

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from callgate.code_variables import changes_code
+from callgate.code_variables import changes_code, is_code_file, leads_to_code, loads_code, names_places, names_program
 from callgate.pinning.identity.disk import Disk, account_home
 from callgate.pinning.identity.launch import SHELLS, Launch, digest, docker_option, is_program, program, words
 from callgate.pinning.model import BoundPart, PartKind
@@ -31,7 +31,7 @@ _HARMLESS: Final[dict[str, frozenset[str]]] = {
 _PLAIN: Final = {
     (),
     *((name,) for name in ("npx", "pnpx", "bunx", "uvx")),
-    *((name, word) for name in ("npm", "pnpm", "yarn", "yarnpkg", "bun") for word in ("exec", "x", "dlx")),
+    *(("npm", "exec"), ("npm", "x"), ("pnpm", "dlx"), ("yarn", "dlx"), ("yarnpkg", "dlx"), ("bun", "x")),
     ("uv", "tool", "run"),
     ("pipx", "run"),
     ("go", "run"),
@@ -80,6 +80,12 @@ _LONG_OPTION: Final = re.compile(r"--[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _CODE_OPTION: Final = words(_WORDS["code_options"])
 # Programs and packages beside those that are known as launchers, whose arguments say what runs.
 _RUNS_OTHERS: Final = words(_WORDS["runs_others"])
+# What stands between paths and words in the value of a variable, and how many of them are looked at.
+_PIECES: Final = re.compile(rf"[\s=,|'\"{re.escape(os.pathsep)}]+")
+_MOST_PIECES: Final = 64
+_ADDRESS: Final = re.compile(r"(?i)[a-z][a-z0-9+.-]*://[^\s,;]*")
+# Options of an editor that make it wait.
+_WAITS: Final = words("--wait -w --nofork -f -n --new-window")
 _SHOWN: Final = 300
 _MASK: Final = "***"
 
@@ -276,17 +282,55 @@ class StartedCommand:
         told = []
         for name in sorted(self._environ):
             value = self._environ[name]
-            if not changes_code(name) or not value:
+            if not changes_code(name, value) or not value:
                 continue
             if name.upper() == "PATH":
-                odd = [one for one in value.split(os.pathsep) if one and not os.path.isabs(one)]  # noqa: PTH117
+                # An empty place is the folder that it starts in.
+                odd = [one or "." for one in value.split(os.pathsep) if not os.path.isabs(one)]  # noqa: PTH117
                 yield from (_part("variable", f"PATH={one}", f"PATH has {one}") for one in odd)
-            elif not self._is_default(name, value):
+            elif not (self._is_default(name, value) or (not loads_code(name) and self._is_data(name, value))):
                 hidden = _SECRET_VARIABLE.search(name) is not None
                 told.append(name)
-                yield _part("variable", f"{name}={value}", f"{name}={_MASK if hidden else value}")
+                files = "".join(map(self._bound_file, self._pieces(value)))
+                shown = _MASK if hidden else _PASSWORD.sub(r"\1@", value)
+                yield _part("variable", f"{name}={value}{files}", f"{name}={shown}")
         if told:
             self.warnings.append(f"{', '.join(told)} can make it load other code.")
+
+    def _pieces(self, value: str) -> list[str]:
+        """What may be a path or a word of its own in the value of a variable."""
+        return [piece for piece in _PIECES.split(value, _MOST_PIECES) if piece]
+
+    def _bound_file(self, piece: str) -> str:
+        """The content of a file of code or settings that a variable names and that is not the system's."""
+        if not self._is_file(piece) or not (_CODE.search(piece) or _SETTINGS.search(piece)):
+            return ""
+        return self._file_digest(self._absolute(piece))
+
+    def _is_data(self, name: str, value: str) -> bool:
+        """Whether a variable of no known family leads to no code, as far as its name and what it leads to say."""
+        pieces = self._pieces(value)
+        if len(pieces) > _MOST_PIECES:
+            return False
+        if names_program(name):
+            first, *rest = value.split()[:_MOST_PIECES] or [""]
+            found = self._disk.locate(first, self.base, self.path, script=False)
+            return bool(found) and self._disk.is_usual(found) and _WAITS.issuperset(rest)
+        if leads_to_code(name):
+            return False
+        if names_places(name) and any(self._is_folder(piece) for piece in pieces):
+            return False
+        if value.startswith("-"):
+            return _SECRET_VARIABLE.search(name) is not None
+        return not any(self._may_run(piece) for piece in pieces)
+
+    def _may_run(self, piece: str) -> bool:
+        """Whether a piece of a variable is a file, there or to come, that may be run or say what runs."""
+        if not self._is_file(piece):
+            return is_code_file(piece)
+        place = self._absolute(piece)
+        harmless = _DATA_FILE.search(piece) and not _SETTINGS.search(piece) and not self._has_settings(piece)
+        return not (self._disk.is_usual(place) or (harmless and not self._disk.first_line(place).startswith("#!")))
 
     def _is_default(self, name: str, value: str) -> bool:
         """Whether a variable only says what holds without it, or leads to places of the system's alone."""
@@ -405,13 +449,22 @@ def _options(before: Sequence[str], start: Launch) -> list[str]:
     return [name, *rest[1:]]
 
 
+def _may_change_code(assignment: str) -> bool:
+    """Whether a variable that stands on the command may change what runs there; nobody can look where it leads."""
+    name, _, value = assignment.partition("=")
+    if loads_code(name) or leads_to_code(name) or is_code_file(value):
+        return changes_code(name, value)
+    plain = _SECRET_VARIABLE.search(name) or _ADDRESS.fullmatch(value)
+    return not plain and changes_code(name, value)
+
+
 def _without_variables(rest: Sequence[str]) -> list[str]:
     """A command behind `env` without variables that change no code: their values may be secrets."""
     kept: list[str] = []
     at = 1
     while at < len(rest):
         if re.fullmatch(r"[A-Za-z_]\w*=.*", rest[at], re.DOTALL):
-            kept += [rest[at]] if changes_code(rest[at].partition("=")[0]) else []
+            kept += [rest[at]] if _may_change_code(rest[at]) else []
         elif rest[at].startswith("-"):
             kept.append(rest[at])
             if rest[at] in ("-u", "--unset", "-C", "--chdir"):
@@ -431,7 +484,7 @@ def _container_options(rest: Sequence[str]) -> list[str]:
         option, value, step = docker_option(rest, at)
         at += step
         if option in ("-e", "--env") and value is not None:
-            kept += [option, value] if changes_code(value.partition("=")[0]) else []
+            kept += [option, value] if _may_change_code(value) else []
         elif option not in _HARMLESS["docker"] or value is not None:
             kept += rest[at - step : at]
     return kept
