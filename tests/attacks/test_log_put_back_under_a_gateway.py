@@ -12,11 +12,11 @@ from callgate.cli import run
 from callgate.errors import Reason, Refused, Tampered
 from callgate.store import Store
 from support.auditing import decision, fill, open_log
-from support.gateway import HARMLESS, serving
-from support.persons import http_vault
+from support.gateway import HARMLESS, Gateway, serving
+from support.persons import approval_site, http_vault
 from support.raw import ask
 from support.sessions import Guest, until
-from support.states import reason
+from support.states import modern_guest, reason
 from support.stores import ready
 
 TABLES = ("audit_record", "audit_leaf", "audit_tile", "audit_tree", "audit_checkpoint")
@@ -177,3 +177,56 @@ def test_over_the_wire(kind, tmp_path, capsys):
                 assert run(["audit", "verify", *config]) == 0
         finally:
             store.close_sync()
+
+
+async def approve(person, identity):
+    await person.approve(await person.waiting_for(identity))
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_under_a_gateway_that_starts_again(kind, tmp_path, capsys):
+    """It says so, lets nothing pass, not even what a person has approved, and goes on from an operator's word."""
+    with (
+        ready(kind, tmp_path) as url,
+        approval_site(
+            tmp_path, store={"url": url, "keys_dir": str(tmp_path / "keys")}, approval={"park_seconds": 0}
+        ) as site,
+    ):
+        config = ["-c", str(site.gateway.config)]
+
+        def records():
+            with site.store.reading() as conn:
+                return conn.execute(text("SELECT body FROM audit_record ORDER BY id")).scalars().all()
+
+        def whole():
+            with site.store.reading() as conn:
+                return conn.execute(text("SELECT size FROM audit_tree")).scalar() == len(records())
+
+        client = modern_guest(site)
+        assert "content" in client.call("look")["result"]
+        until(whole)
+        aside, before = Aside(site.store), len(records())
+        assert "content" in client.call("look")["result"]
+        # Approved, and not used yet.
+        client.call("wipe", id="late")
+        asyncio.run(approve(site.person, "late"))
+        until(whole)
+        site.gateway.stop()
+        aside.put_back(site.store)
+        ran = len(site.vault("web").calls)
+        gateway = Gateway(site.gateway.config)
+        try:
+            until(lambda: any("no continuation" in line for line in gateway.lines))
+            client = Guest(gateway.url("web"), {})
+            assert [reason(client.call("look")), reason(client.call("wipe", id="late"))] == ["audit_unavailable"] * 2
+            assert ask(f"{gateway.address}/readyz", None, {}, "GET").status == 503
+            assert len(site.vault("web").calls) == ran
+            assert len(records()) == before
+            capsys.readouterr()
+            assert run(["audit", "accept-restore", "--why", "a test", "--yes", *config]) == 0
+            assert b"audit.accept_restore" in records()[before]
+            until(lambda: ask(f"{gateway.address}/readyz", None, {}, "GET").status == 200)
+            assert "content" in client.call("look")["result"]
+            assert run(["audit", "verify", *config]) == 0
+        finally:
+            gateway.stop()
