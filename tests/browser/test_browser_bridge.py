@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import signal
+import socket
 import sys
 import time
 
@@ -316,6 +317,38 @@ async def test_a_call_from_the_terminal_is_approved_in_the_browser(bridge, serve
     assert process.returncode == 0, err
     assert out == b"delete_resource done\n"
     assert server.ran == [("delete_resource", {"resourceId": "abc123"})]
+
+
+@requirement("VA-065")
+async def test_a_server_that_expects_one_origin(bridge, tmp_path):
+    """As the reference server does, which wants http://localhost:5173."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        origin = f"http://localhost:{free.getsockname()[1]}"
+    software = SoftwareAuthenticator(origin)
+    picky = SepServer(origin=origin)
+    await picky.enrol(software)
+    await bridge.virtual.take_over(software.passkeys[0])
+
+    async def call(*options):
+        words = (url, "delete_resource", "resourceId=x", "--no-open", *options)
+        async with command(*words, cwd=tmp_path) as (process, _):
+            _, found = await until_said(process, ADDRESS)
+            await bridge.page.goto(found[1])
+            assert '{"resourceId": "x"}' in await bridge.page.locator("body").text_content()
+            await bridge.page.get_by_role("button", name="Approve with passkey").click()
+            return found[1], await process.communicate()
+
+    async with serving(picky) as url:
+        _, (out, err) = await call()
+        assert b"name its origin with --origin" in err
+        assert picky.ran == []
+        for option in ("--origin", "--port"):
+            given = origin if option == "--origin" else origin.rpartition(":")[2]
+            address, (out, err) = await call(option, given)
+            assert address.startswith(f"{origin}/")
+            assert out == b"delete_resource done\n", err
+    assert len(picky.ran) == 2
 
 
 async def test_a_call_from_the_terminal_is_cancelled_in_the_browser(bridge, server, tmp_path):

@@ -60,7 +60,13 @@ class Drop(Exception):
 class SepServer:
     """`records` has every message in order, `replies` every answer; `instead` maps a method to what answers it instead of the server."""
 
-    def __init__(self, *, capabilities: dict[str, Any] | None = None, settings: ApprovalSettings | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        capabilities: dict[str, Any] | None = None,
+        settings: ApprovalSettings | None = None,
+        origin: str = "http://localhost:*",
+    ) -> None:
         self.tools = [tool("delete_resource", {"required": "verified"}), tool("read_resource")]
         self.page_size = 100
         self.capabilities = {CAPABILITY: {}} if capabilities is None else capabilities
@@ -70,7 +76,7 @@ class SepServer:
         self.instead: dict[str, Handler] = {}
         self.notify: list[asyncio.Queue[Message]] = []
         self.ttl_ms = 0
-        party = RelyingParty(id="localhost", origins=("http://localhost:*",))
+        party = RelyingParty(id="localhost", origins=(origin,))
         self.approvals = Approvals(SqlApprovals(MemoryStore()), party, settings or ApprovalSettings(first_use=True))
 
     async def enrol(self, software: SoftwareAuthenticator) -> None:

@@ -226,7 +226,7 @@ async def _confirm() -> None:
 
 def report(outcome: Outcome, *, raw: bool, config: Path | None = None) -> int:
     """Print how the call ended; the exit code."""
-    from callgate.sdk import Cancelled, Done, NotCalled
+    from callgate.sdk import Cancelled, Done, NotCalled, RefusedByServer
 
     if isinstance(outcome, Done):
         _print_result(outcome, raw=raw)
@@ -237,6 +237,8 @@ def report(outcome: Outcome, *, raw: bool, config: Path | None = None) -> int:
         say(f"`{shlex.join(words)}` shows those that wait. Approve it there, and call again.")
     else:
         say(harmless(outcome.advice))
+        if isinstance(outcome, RefusedByServer) and outcome.reason == "signature_verification_failed":
+            say("A server may take signatures of one page only: name its origin with --origin.")
     return 130 if isinstance(outcome, Cancelled) else 1
 
 
