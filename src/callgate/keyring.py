@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import os
 import re
 import secrets
@@ -23,6 +24,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from callgate.errors import KeyringError
+from callgate.files import settle, write_beside
 
 CHECKPOINT: Final = "checkpoint"
 SEAL: Final = "seal"
@@ -181,11 +183,7 @@ class Keyring:
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             _owner_only(self.directory, 0o700)
-            _publish(
-                self.directory / f"{name}.{version}.key",
-                base64.b64encode(self._random(SIZE)) + b"\n",
-                self._random(8).hex(),
-            )
+            _publish(self.directory / f"{name}.{version}.key", base64.b64encode(self._random(SIZE)) + b"\n")
         except OSError as error:
             raise KeyringError(
                 f"a key cannot be written to {self.directory}: {error.strerror}",
@@ -196,11 +194,7 @@ class Keyring:
 
     def _retire(self, old: Key) -> None:
         assert self.directory is not None
-        _publish(
-            self.directory / f"{old.name}.{old.version}.pub",
-            base64.b64encode(old.public) + b"\n",
-            self._random(8).hex(),
-        )
+        _publish(self.directory / f"{old.name}.{old.version}.pub", base64.b64encode(old.public) + b"\n")
         (self.directory / f"{old.name}.{old.version}.key").unlink(missing_ok=True)
         self._seen = None
 
@@ -256,29 +250,12 @@ def _owner_only(path: Path, mode: int) -> None:
         )
 
 
-def _publish(path: Path, content: bytes, unique: str) -> None:
+def _publish(path: Path, content: bytes) -> None:
     """Write a file whole or not at all; the first of several processes wins, the others use its file."""
-    draft = path.with_name(f".{path.name}.{unique}")
-    handle = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    draft = write_beside(path, content)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        try:
+        with contextlib.suppress(FileExistsError):
             os.link(draft, path)
-        except FileExistsError:
-            return
-        _sync_folder(path.parent)
+            settle(path.parent)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -10,9 +10,7 @@ import base64
 import binascii
 import hashlib
 import logging
-import os
 import re
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
@@ -24,6 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from callgate.audit.merkle import HASH, MAX_SIZE
 from callgate.audit.storage import LogKeys
 from callgate.errors import AuditError, Tampered
+from callgate.files import write_beside
 
 MAX_NOTE: Final = 16_384
 # signed-note "signature types", and tlog-cosignature "Format": what a key signs is part of its id.
@@ -301,10 +300,7 @@ def note_checkpoint(keyring: LogKeys, signed: str, *, back: bool = False) -> Non
     if earlier is not None and earlier.size > checkpoint.size and not back:
         return
     try:
-        draft = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
-            file.write(signed)
-        draft.replace(place)
+        write_beside(place, signed.encode()).replace(place)
     except OSError as error:
         # The checkpoint itself is in the store; without the note, only a store put back whole goes unnoticed.
         log.warning("the checkpoint cannot be noted in %s: %s", place.parent, error.strerror)

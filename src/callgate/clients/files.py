@@ -7,7 +7,6 @@ import errno
 import hashlib
 import json
 import os
-import secrets
 import stat
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from callgate.clients.jsonc import MAX_BYTES, decode
 from callgate.clients.plan import Hint
 from callgate.clients.servers import Pointer
 from callgate.errors import ConfigError
+from callgate.files import settle, write_beside, write_new
 
 _BACKUP: Final = ".callgate-backup"
 _BACKUPS_MAX: Final = 100
@@ -98,7 +98,7 @@ def back_up(source: Source) -> Path:
         name = f"{source.target.name}{_BACKUP}" + (f"-{number}" if number > 1 else "")
         backup = source.target.with_name(name)
         try:
-            _create(backup, source.data, source.mode & 0o600, source.owner)
+            write_new(backup, source.data, source.mode & 0o600, source.owner)
         except FileExistsError:
             continue
         except OSError as error:
@@ -127,8 +127,9 @@ def create(path: Path, data: bytes) -> None:
     """A new file; refused if there is one by now."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _create(path, data, 0o600, (os.geteuid(), os.getegid()) if hasattr(os, "geteuid") else (0, 0))
-        _settle(path.parent)
+        write_new(path, data)
+        with contextlib.suppress(OSError):
+            settle(path.parent)
     except FileExistsError:
         raise ConfigError(
             f"{path}: somebody made it in the meantime", advice=f"{_RETRY} Run the command again."
@@ -154,9 +155,8 @@ def remove(source: Source) -> None:
 def replace(source: Source, data: bytes) -> None:
     """Put this in the place of what was read, in one step; refused if the file is not what was read any more."""
     check_writable(source)
-    fresh = source.target.with_name(f".{source.target.name}.callgate-{secrets.token_hex(6)}")
     try:
-        _create(fresh, data, source.mode, source.owner)
+        fresh = write_beside(source.target, data, source.mode, source.owner)
         try:
             now = _read(source.path, source.target)
             if now.data != source.data:
@@ -168,36 +168,10 @@ def replace(source: Source, data: bytes) -> None:
         except BaseException:
             fresh.unlink(missing_ok=True)
             raise
-        _settle(source.target.parent)
+        with contextlib.suppress(OSError):
+            settle(source.target.parent)
     except OSError as error:
         raise _unwritable(source.path, error) from None
-
-
-def _create(path: Path, data: bytes, mode: int, owner: tuple[int, int]) -> None:
-    """A new file with this in it, durable, with the rights and the owner of the one that it stands for."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0) | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
-        try:
-            file.write(data)
-            file.flush()
-            if hasattr(os, "fchown") and owner != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), *owner)
-            if hasattr(os, "fchmod"):
-                os.fchmod(file.fileno(), mode)
-            os.fsync(file.fileno())
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-
-
-def _settle(folder: Path) -> None:
-    """The new name survives a power cut, where a folder can be asked for that."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _unwritable(path: Path, error: OSError) -> ConfigError:
@@ -240,15 +214,10 @@ class InstallRecords:
             "servers": [[*pointer, list(hint)] for pointer, hint in record.servers.items()],
         }
         place = self._place(record.file)
-        fresh = place.with_name(f".{place.name}-{secrets.token_hex(6)}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-                json.dump(value, out, indent=2)
-            fresh.replace(place)
+            write_beside(place, json.dumps(value, indent=2).encode()).replace(place)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                fresh.unlink()
             raise ConfigError(
                 f"{self._folder}: cannot be written: {error.strerror}",
                 advice="What is installed is remembered there. Make it writable and run the command again.",

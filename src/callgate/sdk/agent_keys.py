@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from callgate.agents.keys import public_jwk, thumbprint
 from callgate.agents.signing import PrivateKey, Signer
 from callgate.errors import ConfigError, Refused
+from callgate.files import write_new
 
 Kind: TypeAlias = Literal["ed25519", "p256"]
 Form: TypeAlias = Literal["pem", "jwk"]
@@ -60,13 +61,11 @@ class AgentKey:
         place = Path(path)
         text = self._pem() if form == "pem" else json.dumps(self._private_jwk(), indent=2).encode() + b"\n"
         try:
-            made = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+            write_new(place, text)
         except FileExistsError:
             raise ConfigError(f"{place} is there already", advice="Name another file; keys are not replaced.") from None
         except OSError as error:
             raise ConfigError(f"{place} cannot be written: {error.strerror}", advice="Name another file.") from None
-        with os.fdopen(made, "wb") as file:
-            file.write(text)
 
     def signer(self, directory: str | None = None, *, label: str = "sig1") -> Signer:
         """What signs with this key; `directory` is where its public half is published, such as an https origin."""

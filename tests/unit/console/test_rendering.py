@@ -90,7 +90,7 @@ def test_scripts_write_no_html_and_load_nothing_from_elsewhere(path):
 
 def test_every_address_in_the_scripts_is_one_of_the_console():
     pages = (path.read_text(encoding="utf-8") for path in sorted(ROOM.glob("pages/*.py")))
-    known = {address for text in pages for address in re.findall(r'(?:Route|routes)\(\s*"(/[^"]*)"', text)}
+    known = {address for text in pages for address in re.findall(r'(?:Route\(|change\(context,)\s*"(/[^"]*)"', text)}
     signed = {"/tools/approve", "/tools/reviewed-together", "/switch/off", "/people/invite"}
 
     def used(names):

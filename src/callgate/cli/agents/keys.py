@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
@@ -59,21 +60,21 @@ def directory(
 ) -> None:
     """Print an agent's key directory, or serve it. With --origin it is signed by each key, for that place alone."""
     keys = [AgentKey.read(file) for file in files]
-    published = DirectoryResponse(keys, origin, expires)
-    if serve is not None:
-        serve_directory(published, serve, certificate)
-        return
     # To the byte: its digest may be signed.
-    typer.echo(published.document.decode(), nl=False)
-    if origin is not None:
-        _print_headers(published.headers())
-    say(_advice(keys, origin))
+    document = json.dumps({"keys": [dict(key.jwk) for key in keys]}, indent=2).encode() + b"\n"
+    place = None if origin is None else _place_of(origin)
 
+    def headers() -> dict[str, str]:
+        return _headers(document, keys, place, expires)
 
-def _print_headers(headers: dict[str, str]) -> None:
-    """For whoever publishes it from a file: the headers that go with exactly this document."""
-    for name, value in headers.items():
+    if serve is not None:
+        _serve(document, headers, serve, certificate)
+        return
+    typer.echo(document.decode(), nl=False)
+    # For whoever publishes it from a file: the headers that go with exactly this document.
+    for name, value in headers().items() if place is not None else ():
         say(f"{name}: {value}")
+    say(_advice(keys, origin))
 
 
 def _advice(keys: list[AgentKey], origin: str | None) -> str:
@@ -82,42 +83,37 @@ def _advice(keys: list[AgentKey], origin: str | None) -> str:
     return f"Publish {count} at {where} as {DIRECTORY_TYPE}."
 
 
-class DirectoryResponse:
-    """A directory as it is published: the document, and the headers in which its keys stand for it.
+def _place_of(origin: str) -> tuple[str, str]:
+    """Scheme and authority of an origin."""
+    parts = urlsplit(origin)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+        raise ConfigError(f"{origin!r} is no origin", advice="Write it as https://agent.example.")
+    return parts.scheme, parts.netloc.lower()
 
-    It is signed for `origin` and for no other host, whatever a request calls us: otherwise anybody could point a name
-    of theirs here and have our keys vouch for it.
+
+def _headers(
+    document: bytes, keys: Sequence[AgentKey], place: tuple[str, str] | None, expires_in: int
+) -> dict[str, str]:
+    """The headers of an answer, signed now by each key.
+
+    They are for one place and no other host, whatever a request calls us: otherwise anybody could point a name of
+    theirs here and have our keys vouch for it.
     """
-
-    def __init__(self, keys: Sequence[AgentKey], origin: str | None, expires_in: int) -> None:
-        self.document = json.dumps({"keys": [dict(key.jwk) for key in keys]}, indent=2).encode() + b"\n"
-        self._keys = keys
-        self._expires_in = expires_in
-        self._authority: str | None = None
-        if origin is not None:
-            parts = urlsplit(origin)
-            if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
-                raise ConfigError(f"{origin!r} is no origin", advice="Write it as https://agent.example.")
-            self._scheme = parts.scheme
-            self._authority = parts.netloc.lower()
-
-    def headers(self) -> dict[str, str]:
-        """The headers of an answer, signed now."""
-        made: dict[str, str] = {"Content-Type": DIRECTORY_TYPE, "Cache-Control": "max-age=300"}
-        if self._authority is None:
-            return made
-        request = Signed("GET", self._scheme, self._authority, WELL_KNOWN, None, ())
-        signed: dict[str, list[str]] = {}
-        for at, key in enumerate(self._keys, 1):
-            answer = SignedResponse(200, (), request, self.document)
-            for name, value in key.signer(label=f"sig{at}").sign_answer(answer, expires_in=self._expires_in).items():
-                signed.setdefault(name, []).append(value)
-        return made | {
-            name: values[0] if name == "Content-Digest" else ", ".join(values) for name, values in signed.items()
-        }
+    made: dict[str, str] = {"Content-Type": DIRECTORY_TYPE, "Cache-Control": "max-age=300"}
+    if place is None:
+        return made
+    request = Signed("GET", *place, WELL_KNOWN, None, ())
+    signed: dict[str, list[str]] = {}
+    for at, key in enumerate(keys, 1):
+        answer = SignedResponse(200, (), request, document)
+        for name, value in key.signer(label=f"sig{at}").sign_answer(answer, expires_in=expires_in).items():
+            signed.setdefault(name, []).append(value)
+    return made | {
+        name: values[0] if name == "Content-Digest" else ", ".join(values) for name, values in signed.items()
+    }
 
 
-def serve_directory(published: DirectoryResponse, listen: str, certificate: Path | None) -> None:
+def _serve(document: bytes, headers: Callable[[], dict[str, str]], listen: str, certificate: Path | None) -> None:
     """Serve it until Ctrl-C."""
     import uvicorn
     from starlette.applications import Starlette
@@ -126,7 +122,7 @@ def serve_directory(published: DirectoryResponse, listen: str, certificate: Path
     from starlette.routing import Route
 
     async def answer(_: Request) -> Response:
-        return Response(published.document, headers=published.headers())
+        return Response(document, headers=headers())
 
     host, _, port = listen.rpartition(":")
     if not port.isdigit() or int(port) > 65_535:
@@ -136,18 +132,11 @@ def serve_directory(published: DirectoryResponse, listen: str, certificate: Path
     settings = uvicorn.Config(
         app, host=host.strip("[]") or "127.0.0.1", port=int(port), log_level="warning", lifespan="off", **options
     )
-
-    class DirectoryServer(uvicorn.Server):
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            for server in self.servers:
-                for one in server.sockets:
-                    found = one.getsockname()
-                    scheme = "http" if certificate is None else "https"
-                    shown = f"[{found[0]}]" if ":" in found[0] else found[0]
-                    say(f"Serving {scheme}://{shown}:{found[1]}{WELL_KNOWN}. Ctrl-C stops it.")
-
-    try:
-        DirectoryServer(settings).run()
-    except KeyboardInterrupt:
-        say("Stopped.")
+    with settings.bind_socket() as listener:
+        listener.listen()
+        found = listener.getsockname()
+        scheme, shown = "http" if certificate is None else "https", f"[{found[0]}]" if ":" in found[0] else found[0]
+        say(f"Serving {scheme}://{shown}:{found[1]}{WELL_KNOWN}. Ctrl-C stops it.")
+        with contextlib.suppress(KeyboardInterrupt):
+            uvicorn.Server(settings).run(sockets=[listener])
+    say("Stopped.")

@@ -31,7 +31,7 @@ from callgate.app.agent_registry import (
 from callgate.approval.model import ConsoleSession
 from callgate.config.agents import agent_name
 from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
-from callgate.console.requests import PageBody, signed
+from callgate.console.requests import change, signed
 from callgate.console.statistics import MOST_CALLS, AgentCalls, DayCounts, daily_counts
 from callgate.errors import CallgateError, ConfigError, Reason, Refused, StoreError
 
@@ -46,25 +46,11 @@ AgentName = Annotated[str, Meta(min_length=1, max_length=_CHARS)]
 KeyId = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class _NewKey(PageBody, frozen=True):
-    agent: AgentName
-    # 0: until it is revoked.
-    days: Annotated[int, Meta(ge=0, le=_DAYS)] = 90
-
-
-class _Revoke(PageBody, frozen=True):
-    agent: AgentName
-    key: KeyId
-
-
-class _Remove(PageBody, frozen=True):
-    agent: AgentName
-    # What the page showed of it: what was added meanwhile is not taken away unseen.
-    keys: Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=1_000)]
-
-
-class _Refresh(PageBody, frozen=True):
-    url: Annotated[str, Meta(min_length=1, max_length=2_048)]
+# 0: until it is revoked.
+Days = Annotated[int, Meta(ge=0, le=_DAYS)]
+# What the page showed of an agent: what was added meanwhile is not taken away unseen.
+Keys = Annotated[tuple[Annotated[str, Meta(max_length=128)], ...], Meta(max_length=1_000)]
+Url = Annotated[str, Meta(min_length=1, max_length=2_048)]
 
 
 class AgentsPage(GatewayPage):
@@ -161,47 +147,41 @@ class AgentsPage(GatewayPage):
 
     # ---- changes ----
 
-    async def ready_key(self, _request: Request, session: ConsoleSession, body: _NewKey) -> str:
-        self._context.at_least(session, "operator")
-        if (wrong := agent_name(body.agent)) is not None:
+    async def ready_key(self, agent: AgentName, days: Days = 90) -> str:
+        if (wrong := agent_name(agent)) is not None:
             raise Refused(Reason.INVALID_PARAMS, f"{wrong[:1].upper()}{wrong[1:]}.", advice="Give it another name.")
-        until = f"for {body.days} days" if body.days else "until it is revoked"
-        return f"Make an API key for the agent {body.agent}, {until}"
+        return f"Make an API key for the agent {agent}, {f'for {days} days' if days else 'until it is revoked'}"
 
-    async def make_key(self, _request: Request, session: ConsoleSession, body: _NewKey) -> Response:
+    async def make_key(self, session: ConsoleSession, agent: AgentName, days: Days = 90) -> Response:
         now = self._context.now()
-        until = now + body.days * _DAY_MS if body.days else None
+        until = now + days * _DAY_MS if days else None
         try:
-            made = await ApiKeys(self._gateway.agents, lambda: now).create(
-                body.agent, by=session.user, expires_at=until
-            )
+            made = await ApiKeys(self._gateway.agents, lambda: now).create(agent, by=session.user, expires_at=until)
         except StoreError:
             raise
         except CallgateError as error:
             raise Refused(Reason.INVALID_REQUEST, str(error), advice=error.advice) from error
-        detail = {"agent": body.agent, "by": "api-key", "key": made.key.id, "expires_at": until}
+        detail = {"agent": agent, "by": "api-key", "key": made.key.id, "expires_at": until}
         await self._record("agents.add", session.user, detail)
-        return JSONResponse({"agent": body.agent, "id": made.key.id, "key": made.text})
+        return JSONResponse({"agent": agent, "id": made.key.id, "key": made.text})
 
-    async def ready_revoke(self, _request: Request, session: ConsoleSession, body: _Revoke) -> str:
-        self._context.at_least(session, "operator")
-        rows = await self._theirs(body.agent, body.key)
+    async def ready_revoke(self, agent: AgentName, key: KeyId) -> str:
+        rows = await self._theirs(agent, key)
         if not rows:
             raise Refused(Reason.PAGE_OUTDATED, "This key does not count any more, or not from here.")
-        return f"Take {counted(rows)} from the agent {body.agent}: {body.key[:16]}"
+        return f"Take {counted(rows)} from the agent {agent}: {key[:16]}"
 
-    async def revoke(self, _request: Request, session: ConsoleSession, body: _Revoke) -> Response:
-        return await self._take_away(session, body.agent, body.key)
+    async def revoke(self, session: ConsoleSession, agent: AgentName, key: KeyId) -> Response:
+        return await self._take_away(session, agent, key)
 
-    async def ready_remove(self, _request: Request, session: ConsoleSession, body: _Remove) -> str:
-        self._context.at_least(session, "operator")
-        rows = await self._theirs(body.agent)
-        if not rows or sorted(one.key for one in rows) != sorted(body.keys):
+    async def ready_remove(self, agent: AgentName, keys: Keys) -> str:
+        rows = await self._theirs(agent)
+        if not rows or sorted(one.key for one in rows) != sorted(keys):
             raise Refused(Reason.PAGE_OUTDATED)
-        return f"Shut out the agent {body.agent}: {counted(rows)}"
+        return f"Shut out the agent {agent}: {counted(rows)}"
 
-    async def remove(self, _request: Request, session: ConsoleSession, body: _Remove) -> Response:
-        return await self._take_away(session, body.agent, None)
+    async def remove(self, session: ConsoleSession, agent: AgentName) -> Response:
+        return await self._take_away(session, agent, None)
 
     async def _theirs(self, agent: str, key: str | None = None) -> list[RecognisedAgent]:
         return added(await everybody(self._config, self._gateway.agents), agent, self._context.now(), key)
@@ -212,18 +192,16 @@ class AgentsPage(GatewayPage):
         await self._record("agents.remove", session.user, {"agent": agent, "keys": [one.key for one in rows]})
         return JSONResponse({"left": bool((await self._known()).get(agent))})
 
-    async def refresh(self, request: Request) -> Response:
+    async def refresh(self, url: Url) -> Response:
         """Fetch one of the directories that are named here; no other, whoever asks."""
-        session, body = await self._context.change(request, _Refresh)
-        self._context.at_least(session, "operator")
         if self._fetching.locked():
             raise Refused(Reason.OVERLOADED, "A directory is being fetched already.", advice="Wait for a few seconds.")
         async with self._fetching, directories(self._config, self._gateway.agents) as found:
-            if body.url not in {one.url for one in await found.show()}:
+            if url not in {one.url for one in await found.show()}:
                 raise Refused(Reason.PAGE_OUTDATED, "This directory is not named here any more.")
             try:
                 async with asyncio.timeout(_FETCH_SECONDS):
-                    done = await found.refresh(body.url)
+                    done = await found.refresh(url)
             except TimeoutError:
                 return JSONResponse({"ok": False, "text": "It did not answer in time; what was held stays."})
         text = f"Not fetched: {done.text or done.failure}; what was held stays."
@@ -259,10 +237,10 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = AgentsPage(context, context.gateway)
     return [
         Route("/agents", page.show),
-        *signed(context, "agents/key", _NewKey, page.ready_key, page.make_key),
-        *signed(context, "agents/revoke", _Revoke, page.ready_revoke, page.revoke),
-        *signed(context, "agents/remove", _Remove, page.ready_remove, page.remove),
-        Route("/agents/refresh", page.refresh, methods=["POST"]),
+        *signed(context, "agents/key", page.ready_key, page.make_key, role="operator"),
+        *signed(context, "agents/revoke", page.ready_revoke, page.revoke, role="operator"),
+        *signed(context, "agents/remove", page.ready_remove, page.remove, role="operator"),
+        change(context, "/agents/refresh", page.refresh, role="operator"),
         # The last: an agent may be called anything.
         Route("/agents/{agent:path}", page.one),
     ]

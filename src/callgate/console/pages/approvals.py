@@ -21,7 +21,7 @@ from callgate.console.cards import Card
 from callgate.console.context import ConsoleContext, Page, Waits
 from callgate.console.marking import mixed_hosts
 from callgate.console.rendering import EscapedText, exact, json_tree, lines_of, statement
-from callgate.console.requests import NoteBody, PageBody, SignedBody
+from callgate.console.requests import Note, SignedBody, change
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import State
 from callgate.trust.effects import decode
@@ -132,8 +132,7 @@ class ApprovalsPage(Page):
         body = {"state": phase(asked, now), "signed": signed, "expires_at": asked.expires_at, "now": now}
         return JSONResponse(body)
 
-    async def options(self, request: Request) -> Response:
-        session, _ = await self._context.change(request, PageBody)
+    async def options(self, request: Request, session: ConsoleSession) -> Response:
         asked = await self._open(request, session)
         try:
             issued = await self._context.approvals.page_challenge(asked, session.user)
@@ -144,15 +143,13 @@ class ApprovalsPage(Page):
             raise Refused(refused.reason, text, advice=how_to_add(asked.policy, _ADD)) from None
         return JSONResponse(issued.result)
 
-    async def approve(self, request: Request) -> Response:
-        session, body = await self._context.change(request, SignedBody)
+    async def approve(self, request: Request, session: ConsoleSession, body: SignedBody) -> Response:
         asked = await self._open(request, session)
         return self._decided(await self._context.approvals.approve(asked.id, body.evidence, by=session.user))
 
-    async def refuse(self, request: Request) -> Response:
-        session, body = await self._context.change(request, NoteBody)
+    async def refuse(self, request: Request, session: ConsoleSession, note: Note = "") -> Response:
         asked = await self._open(request, session)
-        return self._decided(await self._context.approvals.refuse(asked.id, by=session.user, note=body.note.strip()))
+        return self._decided(await self._context.approvals.refuse(asked.id, by=session.user, note=note.strip()))
 
     def _decided(self, asked: Asked) -> Response:
         return JSONResponse({"state": phase(asked, self._context.now())})
@@ -231,7 +228,7 @@ def routes(context: ConsoleContext) -> list[Route]:
         Route("/waiting", page.stamp),
         Route("/approve/{id}", page.one),
         Route("/approve/{id}/state", page.state),
-        Route("/approve/{id}/options", page.options, methods=["POST"]),
-        Route("/approve/{id}/approve", page.approve, methods=["POST"]),
-        Route("/approve/{id}/refuse", page.refuse, methods=["POST"]),
+        change(context, "/approve/{id}/options", page.options),
+        change(context, "/approve/{id}/approve", page.approve),
+        change(context, "/approve/{id}/refuse", page.refuse),
     ]

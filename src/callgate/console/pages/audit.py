@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from callgate.app.extracts import demanded_witnesses
 from callgate.approval.evidence import Proven, check_proofs, proofs_in
+from callgate.approval.model import ConsoleSession
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import note, receipt, records
 from callgate.audit.cosigning import cosigned_head
@@ -29,7 +30,7 @@ from callgate.canonical import canonical
 from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.pages.home import reason_meaning
 from callgate.console.rendering import EscapedText, TreeLine, exact, json_tree
-from callgate.console.requests import PageBody
+from callgate.console.requests import change
 from callgate.console.statistics import in_log, out_of_time
 from callgate.errors import AuditError, CallgateError, Reason, Refused, StoreError, Tampered
 
@@ -166,9 +167,8 @@ class AuditPage(GatewayPage):
         found = await self._context.approvals.shelf.credential(held) if isinstance(held, str) else None
         return "" if found is None else found.name
 
-    async def verify(self, request: Request) -> Response:
+    async def verify(self, session: ConsoleSession) -> Response:
         """Verify every stored byte of a small log; one at a time, and not again at once."""
-        session, _ = await self._context.change(request, PageBody)
         state = await self._state()
         if not state["small"]:
             raise Refused(
@@ -215,7 +215,7 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = AuditPage(context, context.gateway)
     return [
         Route("/audit", page.show),
-        Route("/audit/verify", page.verify, methods=["POST"]),
+        change(context, "/audit/verify", page.verify),
         Route("/audit/{call}", page.one),
         Route("/audit/{call}/receipt.json", page.receipt),
     ]

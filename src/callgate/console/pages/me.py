@@ -14,12 +14,10 @@ from callgate.approval.model import ConsoleSession, Credential, reaches
 from callgate.approval.overview import passkey_row, tickets
 from callgate.approval.reach import demanded, except_for, how_to_add, lacking
 from callgate.console.context import ConsoleContext, Page
-from callgate.console.requests import PageBody, SignedBody
+from callgate.console.requests import SignedBody, change
 from callgate.errors import Reason, Refused
 
-
-class _Rename(PageBody, frozen=True):
-    name: Annotated[str, Meta(min_length=1, max_length=64)]
+PasskeyName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class MePage(Page):
@@ -47,23 +45,20 @@ class MePage(Page):
             brings_codes=self._context.approvals.settings.recovery_codes,
         )
 
-    async def rename(self, request: Request) -> Response:
-        session, body = await self._context.change(request, _Rename)
+    async def rename(self, request: Request, session: ConsoleSession, name: PasskeyName) -> Response:
         passkey = await self._own(request, session)
-        name = body.name.strip()
+        name = name.strip()
         if not name:
             raise Refused(Reason.INVALID_PARAMS, "A passkey needs a name.", advice="Type one.")
         await self._context.approvals.rename(passkey.id, name, by=session.user)
         return JSONResponse({})
 
-    async def revoke_options(self, request: Request) -> Response:
-        session, _ = await self._context.change(request, PageBody)
+    async def revoke_options(self, request: Request, session: ConsoleSession) -> Response:
         passkey = await self._own(request, session)
         issued = await self._context.approvals.begin_revocation(session.user, passkey.id)
         return JSONResponse(issued.result)
 
-    async def revoke(self, request: Request) -> Response:
-        session, body = await self._context.change(request, SignedBody)
+    async def revoke(self, request: Request, session: ConsoleSession, body: SignedBody) -> Response:
         passkey = await self._own(request, session)
         await self._context.approvals.finish_revocation(session.user, passkey.id, body.evidence)
         response = JSONResponse({"signedOut": passkey.id == session.credential})
@@ -71,13 +66,11 @@ class MePage(Page):
             self._context.forget(response)
         return response
 
-    async def device_options(self, request: Request) -> Response:
-        session, _ = await self._context.change(request, PageBody)
+    async def device_options(self, session: ConsoleSession) -> Response:
         issued = await self._context.approvals.begin_device(session.user)
         return JSONResponse(issued.result)
 
-    async def device(self, request: Request) -> Response:
-        session, body = await self._context.change(request, SignedBody)
+    async def device(self, session: ConsoleSession, body: SignedBody) -> Response:
         return JSONResponse({"ticket": await self._context.approvals.finish_device(session.user, body.evidence)})
 
     async def _own(self, request: Request, session: ConsoleSession) -> Credential:
@@ -91,9 +84,9 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = MePage(context)
     return [
         Route("/me", page.show),
-        Route("/passkeys/{id}/rename", page.rename, methods=["POST"]),
-        Route("/passkeys/{id}/revoke/options", page.revoke_options, methods=["POST"]),
-        Route("/passkeys/{id}/revoke", page.revoke, methods=["POST"]),
-        Route("/device/options", page.device_options, methods=["POST"]),
-        Route("/device", page.device, methods=["POST"]),
+        change(context, "/passkeys/{id}/rename", page.rename),
+        change(context, "/passkeys/{id}/revoke/options", page.revoke_options),
+        change(context, "/passkeys/{id}/revoke", page.revoke),
+        change(context, "/device/options", page.device_options),
+        change(context, "/device", page.device),
     ]

@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import stat
 import time
 from collections.abc import Sequence
@@ -26,9 +25,10 @@ from callgate.audit.records import DecisionRecord
 from callgate.audit.storage import Filter
 from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.rendering import EscapedText, statement
-from callgate.console.requests import PageBody, signed
+from callgate.console.requests import change, signed
 from callgate.console.statistics import MOST_CALLS, daily_counts, in_log
 from callgate.errors import AuditError, ConfigError, Reason, Refused, Tampered
+from callgate.files import settle, write_beside
 from callgate.trust.policy import Policy
 from callgate.trust.policy.explain import Explanation, explain
 from callgate.trust.policy.replaying import Difference, Replayed, recorded_facts, recorded_ruling
@@ -51,16 +51,6 @@ effect = "ask"
 when = 'tool.server == "bank" && has(args.amount) && args.amount > 1000'
 say = "Payments over 1,000 need a second pair of eyes."
 """
-
-
-class _Try(PageBody, frozen=True):
-    text: Text
-
-
-class _Save(PageBody, frozen=True):
-    text: Text
-    # What the page showed: rules that somebody else has changed meanwhile are not written over.
-    before: Hash
 
 
 class PolicyPage(GatewayPage):
@@ -156,17 +146,15 @@ class PolicyPage(GatewayPage):
 
     # ---- what if ----
 
-    async def attempt(self, request: Request) -> Response:
+    async def attempt(self, session: ConsoleSession, text: Text) -> Response:
         """Other rules: what is wrong with them, or what they would have decided."""
-        session, body = await self._context.change(request, _Try)
-        self._context.at_least(session, "operator")
         if self._trying.locked():
             raise Refused(Reason.OVERLOADED, "Rules are being tried already.", advice="Wait for a few seconds.")
         async with self._trying:
-            values = await self._tried(body.text)
+            values = await self._tried(text)
         page = self._context.page("policy_tried", session, **values)
         ok = not values["wrong"]
-        return JSONResponse({"ok": ok, "hash": digest(body.text.encode()), "html": bytes(page.body).decode()})
+        return JSONResponse({"ok": ok, "hash": digest(text.encode()), "html": bytes(page.body).decode()})
 
     async def _tried(self, text: str) -> dict[str, Any]:
         try:
@@ -187,8 +175,8 @@ class PolicyPage(GatewayPage):
 
     # ---- putting rules in force ----
 
-    async def ready(self, _request: Request, session: ConsoleSession, body: _Save) -> str:
-        self._context.at_least(session, "operator")
+    async def ready(self, text: Text, before: Hash) -> str:
+        """`before` is what the page showed: rules that somebody else has changed meanwhile are not written over."""
         held = await self._held()
         if held is None or held.problem:
             why = "no file is named for rules" if held is None else f"{held.path.name} is not written: {held.problem}"
@@ -197,27 +185,27 @@ class PolicyPage(GatewayPage):
                 f"The rules were not saved: {why}.",
                 advice="Load the page again: it says what to do instead.",
             )
-        if held.hash != body.before:
+        if held.hash != before:
             raise _page_outdated(held)
-        if held.text == body.text:
+        if held.text == text:
             raise Refused(Reason.INVALID_PARAMS, "The file has these rules already.", advice="Change them first.")
         try:
-            policy = await asyncio.to_thread(self._read, body.text)
+            policy = await asyncio.to_thread(self._read, text)
         except ConfigError as error:
             advice = "Check them on the page first."
             raise Refused(Reason.POLICY_INVALID, str(error), advice=advice, status=400) from None
         own = sum(not rule.default for rule in policy.rules)
-        after = digest(body.text.encode())
+        after = digest(text.encode())
         return f"Put {own} {'rule' if own == 1 else 'rules'} in force, as {held.path.name} ({after[:19]})"
 
-    async def save(self, request: Request, session: ConsoleSession, body: _Save) -> Response:
+    async def save(self, session: ConsoleSession, text: Text, before: Hash) -> Response:
         async with self._saving:
             # Once more, now that nobody else of this console writes.
-            await self.ready(request, session, body)
+            await self.ready(text, before)
             held = await self._held()
             assert held is not None
             try:
-                staged = await asyncio.to_thread(StagedRules, held, body.text)
+                staged = await asyncio.to_thread(StagedRules, held, text)
             except OSError as error:
                 raise _unwritten(held, error) from error
             await self._put(staged, session.user)
@@ -310,8 +298,8 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = PolicyPage(context, context.gateway)
     return [
         Route("/policy", page.show),
-        Route("/policy/try", page.attempt, methods=["POST"]),
-        *signed(context, "policy/save", _Save, page.ready, page.save),
+        change(context, "/policy/try", page.attempt, role="operator"),
+        *signed(context, "policy/save", page.ready, page.save, role="operator"),
     ]
 
 
@@ -384,12 +372,12 @@ class StagedRules:
         self.held = held
         self.after = digest(data)
         self.backup = held.path.with_name(f"{held.path.name}.bak")
-        old = _write_beside(held.path, (held.text or "").encode(), held.mode)
+        old = write_beside(held.path, (held.text or "").encode(), held.mode)
         try:
             old.replace(self.backup)
-            self._new = _write_beside(held.path, data, held.mode)
+            self._new = write_beside(held.path, data, held.mode)
         except OSError:
-            _away(old)
+            old.unlink(missing_ok=True)
             raise
 
     def commit(self) -> bool:
@@ -402,38 +390,10 @@ class StagedRules:
         except OSError:
             self.discard()
             raise
-        _settle(self.held.path.parent)
+        with contextlib.suppress(OSError):
+            settle(self.held.path.parent)
         return True
 
     def discard(self) -> None:
-        _away(self._new)
-
-
-def _write_beside(path: Path, data: bytes, mode: int) -> Path:
-    made = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
-    with os.fdopen(os.open(made, flags, 0o600), "wb") as file:
-        try:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-            made.chmod(mode)
-        except OSError:
-            _away(made)
-            raise
-    return made
-
-
-def _away(path: Path) -> None:
-    with contextlib.suppress(OSError):
-        path.unlink()
-
-
-def _settle(folder: Path) -> None:
-    """The new name is durable only once the folder is; not every system can say so of a folder."""
-    with contextlib.suppress(OSError):
-        place = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(place)
-        finally:
-            os.close(place)
+        with contextlib.suppress(OSError):
+            self._new.unlink()

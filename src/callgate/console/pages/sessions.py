@@ -16,7 +16,7 @@ from callgate.console.context import ConsoleContext, Page, TrustReviews
 from callgate.console.flow import draw
 from callgate.console.marking import TextMarks
 from callgate.console.rendering import lines_of, statement
-from callgate.console.requests import NoteBody, signed
+from callgate.console.requests import Note, change, signed
 from callgate.errors import Reason, Refused
 from callgate.trust.model import Quarantined
 from callgate.trust.model import Session as AgentSession
@@ -109,22 +109,20 @@ class SessionsPage(Page):
             may_decide=self._trust.may_decide(person),
         )
 
-    async def drop(self, request: Request) -> Response:
-        person, body = await self._context.change(request, NoteBody)
-        return await self._settle(request, person, body, "dropped")
+    async def drop(self, request: Request, session: ConsoleSession, note: Note = "") -> Response:
+        return await self._settle(request, session, note, "dropped")
 
-    async def ready(self, request: Request, person: ConsoleSession, _body: NoteBody) -> str:
-        self._trust.check(person)
+    async def ready(self, request: Request, session: ConsoleSession) -> str:
+        self._trust.check(session)
         view = await self._trust.service.show(request.path_params["handle"])
         return f"Give the agent the result {view.held.handle} that was held back"
 
-    async def release(self, request: Request, person: ConsoleSession, body: NoteBody) -> Response:
-        return await self._settle(request, person, body, "released")
+    async def release(self, request: Request, session: ConsoleSession, note: Note = "") -> Response:
+        return await self._settle(request, session, note, "released")
 
-    async def _settle(self, request: Request, person: ConsoleSession, body: NoteBody, state: Settled) -> Response:
-        self._trust.check(person)
-        handle = request.path_params["handle"]
-        held = await self._trust.settle(handle, state, by=person.user, note=body.note.strip())
+    async def _settle(self, request: Request, session: ConsoleSession, note: str, state: Settled) -> Response:
+        self._trust.check(session)
+        held = await self._trust.settle(request.path_params["handle"], state, by=session.user, note=note.strip())
         return JSONResponse({"state": held.state})
 
 
@@ -159,6 +157,6 @@ def routes(context: ConsoleContext) -> list[Route]:
         Route("/quarantine", page.list_held),
         Route("/quarantine/stamp", page.held_stamp),
         Route("/quarantine/{handle}", page.held),
-        Route("/quarantine/{handle}/drop", page.drop, methods=["POST"]),
-        *signed(context, "quarantine/release", NoteBody, page.ready, page.release, path="/quarantine/{handle}/release"),
+        change(context, "/quarantine/{handle}/drop", page.drop),
+        *signed(context, "quarantine/release", page.ready, page.release, path="/quarantine/{handle}/release"),
     ]

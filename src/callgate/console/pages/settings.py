@@ -18,16 +18,11 @@ from callgate.audit.log import key_rows
 from callgate.config import Config, show
 from callgate.console.context import ConsoleContext, GatewayPage
 from callgate.console.rendering import json_tree
-from callgate.console.requests import NoteBody, signed
+from callgate.console.requests import Note, change, signed
 from callgate.errors import KeyringError, Reason, Refused
 from callgate.keyring import Keyring
 from callgate.store import Block, read_block, turn_block
 from callgate.store.migrate import version
-
-
-class _GoOn(NoteBody, frozen=True, kw_only=True):
-    # When the switch was turned on, as the page showed it: whoever stops everything anew has a new reason.
-    since: Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class SettingsPage(GatewayPage):
@@ -60,20 +55,18 @@ class SettingsPage(GatewayPage):
             # The log says what is wrong with them; the switch is on this page and has to be reached.
             return []
 
-    async def stop(self, request: Request) -> Response:
-        session, body = await self._context.change(request, NoteBody)
-        self._context.at_least(session, "approver")
-        return await self._turn(session, body.note, on=True)
+    async def stop(self, session: ConsoleSession, note: Note = "") -> Response:
+        return await self._turn(session, note, on=True)
 
-    async def ready(self, _request: Request, session: ConsoleSession, body: _GoOn) -> str:
-        self._context.at_least(session, "operator")
+    async def ready(self, since: Annotated[int, Meta(ge=0, le=2**53)]) -> str:
+        """`since`: when it was turned on, as the page showed it. Whoever stops everything anew has a new reason."""
         stored = await self._gateway.store.read(read_block)
-        if not stored.on or stored.at != body.since:
+        if not stored.on or stored.at != since:
             raise Refused(Reason.PAGE_OUTDATED)
         return "Let calls through again"
 
-    async def go_on(self, _request: Request, session: ConsoleSession, body: _GoOn) -> Response:
-        return await self._turn(session, body.note, on=False)
+    async def go_on(self, session: ConsoleSession, note: Note = "") -> Response:
+        return await self._turn(session, note, on=False)
 
     async def _turn(self, session: ConsoleSession, said: str, *, on: bool) -> Response:
         note = said.strip()
@@ -99,6 +92,6 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = SettingsPage(context, context.gateway)
     return [
         Route("/settings", page.show),
-        Route("/switch/on", page.stop, methods=["POST"]),
-        *signed(context, "switch/off", _GoOn, page.ready, page.go_on),
+        change(context, "/switch/on", page.stop, role="approver"),
+        *signed(context, "switch/off", page.ready, page.go_on, role="operator"),
     ]

@@ -13,26 +13,8 @@ from callgate.approval.action import to_iso
 from callgate.approval.reach import choice, reach
 from callgate.console.context import ConsoleContext, Page
 from callgate.console.guard import AttemptLimit
-from callgate.console.requests import Name, PageBody, Secret, SignedBody, Word
+from callgate.console.requests import Name, Secret, SignedBody, Word, change, open_change
 from callgate.errors import Reason, Refused
-
-
-class _Options(PageBody, frozen=True):
-    user: Annotated[str, Meta(max_length=256)] | None = None
-
-
-class _WithTicket(PageBody, frozen=True):
-    ticket: Secret
-
-
-class _Finish(PageBody, frozen=True):
-    response: dict[str, Any]
-    name: Name = ""
-
-
-class _Code(PageBody, frozen=True):
-    user: Word
-    code: Secret
 
 
 class SignInPage(Page):
@@ -53,17 +35,15 @@ class SignInPage(Page):
             return RedirectResponse("/", status_code=303)
         return self._context.sign_in_page(onward="/")
 
-    async def options(self, request: Request) -> Response:
-        body = await self._context.open_change(request, _Options)
-        self._pace.step(body.user or "")
+    async def options(self, user: Annotated[str, Meta(max_length=256)] | None = None) -> Response:
+        self._pace.step(user or "")
         try:
-            issued = await self._context.approvals.begin_sign_in(body.user or None)
+            issued = await self._context.approvals.begin_sign_in(user or None)
         except Refused as refused:
             raise _sign_in_failed(refused) from None
         return JSONResponse(issued.result)
 
-    async def finish(self, request: Request) -> Response:
-        body = await self._context.open_change(request, SignedBody)
+    async def finish(self, request: Request, body: SignedBody) -> Response:
         try:
             session, secret = await self._context.approvals.finish_sign_in(body.evidence)
         except Refused as refused:
@@ -74,7 +54,6 @@ class SignInPage(Page):
         return response
 
     async def leave(self, request: Request) -> Response:
-        await self._context.change(request, PageBody)
         await self._context.leave(request)
         response = JSONResponse({})
         self._context.forget(response)
@@ -85,55 +64,51 @@ class SignInPage(Page):
     async def enrol(self, request: Request) -> Response:
         return self._context.page("enrol", await self._context.person(request))
 
-    async def look_at_ticket(self, request: Request) -> Response:
+    async def look_at_ticket(self, ticket: Secret) -> Response:
         """Whom the ticket is for; it stays unused, so that the page can be left and opened again."""
-        body = await self._context.open_change(request, _WithTicket)
-        ticket = await self._context.approvals.look_at_ticket(body.ticket)
-        if ticket is None:
+        found = await self._context.approvals.look_at_ticket(ticket)
+        if found is None:
             raise Refused(
                 Reason.ENROLMENT_NOT_AUTHORISED,
                 "This link was used before, or its time is over.",
                 advice="Ask for a new one; whoever runs the gateway makes it with `callgate enroll USER`.",
             )
-        user, demands = await self._context.approvals.shelf.user(ticket.user), await self._context.demands()
+        user, demands = await self._context.approvals.shelf.user(found.user), await self._context.demands()
         return JSONResponse(
             {
-                "user": ticket.user,
+                "user": found.user,
                 "displayName": user.display_name if user else "",
-                "purpose": ticket.purpose,
-                "expiresAt": to_iso(ticket.expires_at),
+                "purpose": found.purpose,
+                "expiresAt": to_iso(found.expires_at),
                 "choice": "" if user is None or demands is None else choice(user, demands, whom="you"),
             }
         )
 
-    async def begin_enrolment(self, request: Request) -> Response:
-        body = await self._context.open_change(request, _WithTicket)
-        return JSONResponse(await self._context.approvals.begin_enrolment(body.ticket))
+    async def begin_enrolment(self, ticket: Secret) -> Response:
+        return JSONResponse(await self._context.approvals.begin_enrolment(ticket))
 
-    async def enrolled(self, request: Request) -> Response:
-        body = await self._context.open_change(request, _Finish)
-        enrolled = await self._context.approvals.finish_enrolment(body.response, name=body.name.strip(), codes=True)
+    async def enrolled(self, request: Request, response: dict[str, Any], name: Name = "") -> Response:
+        enrolled = await self._context.approvals.finish_enrolment(response, name=name.strip(), codes=True)
         # The passkey was made this very moment, with the person verified: that is what signing in would ask for.
         session, secret = await self._context.approvals.session_for(enrolled.credential)
         await self._context.leave(request)
         demands = await self._context.demands()
         told = "" if demands is None else reach(enrolled.user, enrolled.credential, demands, whom="you")
-        response = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": told})
-        self._context.enter(response, session, secret)
-        return response
+        answer = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": told})
+        self._context.enter(answer, session, secret)
+        return answer
 
     # ---- recovering ----
 
     async def recover(self, request: Request) -> Response:
         return self._context.page("recover", await self._context.person(request))
 
-    async def use_code(self, request: Request) -> Response:
-        body = await self._context.open_change(request, _Code)
-        code = body.code.strip()
-        if not await self._context.approvals.is_recovery_code(body.user, code):
-            self._code_pace.step(body.user)
+    async def use_code(self, user: Word, code: Secret) -> Response:
+        code = code.strip()
+        if not await self._context.approvals.is_recovery_code(user, code):
+            self._code_pace.step(user)
         try:
-            ticket = await self._context.approvals.recover(body.user, code)
+            ticket = await self._context.approvals.recover(user, code)
         except Refused as refused:
             if refused.reason not in (Reason.USER_UNKNOWN, Reason.ENROLMENT_NOT_AUTHORISED):
                 raise
@@ -154,13 +129,13 @@ def routes(context: ConsoleContext) -> list[Route]:
     page = SignInPage(context)
     return [
         Route("/sign-in", page.show),
-        Route("/sign-in", page.finish, methods=["POST"]),
-        Route("/sign-in/options", page.options, methods=["POST"]),
-        Route("/sign-out", page.leave, methods=["POST"]),
+        open_change(context, "/sign-in", page.finish),
+        open_change(context, "/sign-in/options", page.options),
+        change(context, "/sign-out", page.leave),
         Route("/enrol", page.enrol),
-        Route("/enrol/look", page.look_at_ticket, methods=["POST"]),
-        Route("/enrol/begin", page.begin_enrolment, methods=["POST"]),
-        Route("/enrol/finish", page.enrolled, methods=["POST"]),
+        open_change(context, "/enrol/look", page.look_at_ticket),
+        open_change(context, "/enrol/begin", page.begin_enrolment),
+        open_change(context, "/enrol/finish", page.enrolled),
         Route("/recover", page.recover),
-        Route("/recover", page.use_code, methods=["POST"]),
+        open_change(context, "/recover", page.use_code),
     ]

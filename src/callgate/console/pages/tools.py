@@ -17,7 +17,7 @@ from callgate.approval.model import ConsoleSession
 from callgate.console.cards import Card, changed_since, key_of, seen_of
 from callgate.console.context import ConsoleContext, Page, ReviewBrief, ToolReviews, Waits
 from callgate.console.rendering import EscapedText, exact, statement
-from callgate.console.requests import Note, PageBody, Word, signed
+from callgate.console.requests import Note, PageBody, Word, change, signed
 from callgate.errors import Reason, Refused
 from callgate.inspection import ToolFinding
 from callgate.pinning.model import ArgumentAction, Pin, ToolSeen
@@ -64,30 +64,12 @@ class _Decision(PageBody, frozen=True):
     label: Literal["", "reads_own", "reads_others", "changes", "sends", "destroys", "runs"] = ""
 
 
-class _Labels(PageBody, frozen=True):
-    """A server whose tools were approved before labels came with approvals, and a digest of the labels on the page."""
-
-    server: Key
-    seen: Key
-
-
-class _Decide(PageBody, frozen=True):
-    decisions: Annotated[tuple[_Decision, ...], Meta(min_length=1, max_length=_DECISIONS)]
-    # The servers that were on the page whole.
-    together: Annotated[tuple[Key, ...], Meta(max_length=1_000)] = ()
-
-
-class _Reviewed(PageBody, frozen=True):
-    group: Key
-    version: Word
-
-
-class _Argument(PageBody, frozen=True):
-    """One argument of a server's command, as it was on the page."""
-
-    server: Key
-    place: Annotated[int, Meta(ge=0, le=100_000)]
-    digest: Annotated[str, Meta(max_length=128)]
+Decisions = Annotated[tuple[_Decision, ...], Meta(min_length=1, max_length=_DECISIONS)]
+# The servers that were on the page whole.
+Together = Annotated[tuple[Key, ...], Meta(max_length=1_000)]
+# An argument of a server's command, and what it was on the page.
+Place = Annotated[int, Meta(ge=0, le=100_000)]
+Digest = Annotated[str, Meta(max_length=128)]
 
 
 class ToolsPage(Page):
@@ -134,44 +116,44 @@ class ToolsPage(Page):
             answer["marks"] = list(brief.marks)
         return JSONResponse(answer)
 
-    async def decide(self, request: Request) -> Response:
+    async def decide(self, session: ConsoleSession, decisions: Decisions, together: Together = ()) -> Response:
         """Decisions that take something away; to approve takes a signature."""
-        session, body = await self._context.change(request, _Decide)
         self._tools.check(session)
-        if any(one.action == "approve" for one in body.decisions):
+        if any(one.action == "approve" for one in decisions):
             raise Refused(Reason.SIGNATURE_NEEDED)
-        return await self.carry_out(request, session, body)
+        return await self.carry_out(session, decisions, together)
 
-    async def ready(self, _request: Request, session: ConsoleSession, body: _Decide) -> str:
+    async def ready(self, session: ConsoleSession, decisions: Decisions) -> str:
         self._tools.check(session)
         # Nobody is asked to sign what cannot hold.
-        names = [escape(one.tool) for one in _choices(body.decisions, _views_by_key(await self._tools.review()))]
+        names = [escape(one.tool) for one in _choices(decisions, _views_by_key(await self._tools.review()))]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return f"Decide on {', '.join(names[:_NAMED])}{more}"
 
-    async def carry_out(self, _request: Request, session: ConsoleSession, body: _Decide) -> Response:
+    async def carry_out(self, session: ConsoleSession, decisions: Decisions, together: Together = ()) -> Response:
         self._tools.check(session)
         review = await self._tools.review()
-        choices = list(_choices(body.decisions, _views_by_key(review)))
+        choices = list(_choices(decisions, _views_by_key(review)))
         servers = {key_of(server.seen.server_id): server.seen.server_id for server in review.servers}
-        together = tuple(servers[key] for key in dict.fromkeys(body.together) if key in servers)
+        whole = tuple(servers[key] for key in dict.fromkeys(together) if key in servers)
         try:
-            await self._tools.pins.decide(choices, by=session.user, together=together)
+            await self._tools.pins.decide(choices, by=session.user, together=whole)
         except Refused as refused:
             if refused.reason is not Reason.FINDINGS_NOT_OVERRIDDEN:
                 raise
             raise Refused(refused.reason, f"{refused.message}. Nothing was decided.", advice=_OVERRULE) from None
         return JSONResponse({"decided": len(choices)})
 
-    async def ready_labels(self, _request: Request, session: ConsoleSession, body: _Labels) -> str:
+    async def ready_labels(self, session: ConsoleSession, server: Key, seen: Key) -> str:
+        """For a server whose tools were approved before labels came with approvals; `seen` are those on the page."""
         self._tools.check(session)
-        server, tools = _unlabelled_tools(await self._tools.review(), body)
+        name, tools = _unlabelled_tools(await self._tools.review(), server, seen)
         do = "does" if len(tools) == 1 else "do"
-        return f"Agree what {_count_text(len(tools), 'tool', 'tools')} of {escape(server)} {do}"
+        return f"Agree what {_count_text(len(tools), 'tool', 'tools')} of {escape(name)} {do}"
 
-    async def labels(self, _request: Request, session: ConsoleSession, body: _Labels) -> Response:
+    async def labels(self, session: ConsoleSession, server: Key, seen: Key) -> Response:
         self._tools.check(session)
-        _, tools = _unlabelled_tools(await self._tools.review(), body)
+        _, tools = _unlabelled_tools(await self._tools.review(), server, seen)
         choices = [
             Choice("approve", view.server_id, view.tool, view.approval_hash, entry=view.entry_digest, label=view.label)
             for view in tools
@@ -179,37 +161,37 @@ class ToolsPage(Page):
         await self._tools.pins.decide(choices, by=session.user)
         return JSONResponse({"decided": len(choices)})
 
-    async def ready_together(self, _request: Request, session: ConsoleSession, _body: _Reviewed) -> str:
+    async def ready_together(self, session: ConsoleSession) -> str:
         self._tools.check(session)
         return "Approve that these servers are used together"
 
-    async def reviewed(self, _request: Request, session: ConsoleSession, body: _Reviewed) -> Response:
+    async def reviewed(self, session: ConsoleSession, group: Key, version: Word) -> Response:
         for one in (await self._tools.review()).sets:
-            if key_of(one.group) == body.group:
-                await self._tools.pins.review_set(one.group, body.version, by=session.user)
+            if key_of(one.group) == group:
+                await self._tools.pins.review_set(one.group, version, by=session.user)
                 return JSONResponse({})
         raise Refused(Reason.PAGE_UNKNOWN, "There is no such set of servers.", advice="Load the page again.")
 
-    async def ready_argument(self, _request: Request, session: ConsoleSession, body: _Argument) -> str:
+    async def ready_argument(self, session: ConsoleSession, server: Key, place: Place, digest: Digest) -> str:
         self._tools.check(session)
-        server, view = _argument(await self._tools.review(), body)
+        found, view = _argument(await self._tools.review(), server, place, digest)
         if view.fixed:
             raise Refused(Reason.INVALID_PARAMS, f"This argument cannot be marked as data: {view.fixed}.")
-        return f"Let {escape(view.shown)} of {escape(server.seen.name)} be another {view.sort} without a new review"
+        return f"Let {escape(view.shown)} of {escape(found.seen.name)} be another {view.sort} without a new review"
 
-    async def argument(self, _request: Request, session: ConsoleSession, body: _Argument) -> Response:
-        return await self._mark(session, body, "vary")
+    async def argument(self, session: ConsoleSession, server: Key, place: Place, digest: Digest) -> Response:
+        return await self._mark(session, server, place, digest, "vary")
 
-    async def bind(self, request: Request) -> Response:
+    async def bind(self, session: ConsoleSession, server: Key, place: Place, digest: Digest) -> Response:
         """This takes something away, and needs no signature."""
-        session, body = await self._context.change(request, _Argument)
-        return await self._mark(session, body, "bind")
+        return await self._mark(session, server, place, digest, "bind")
 
-    async def _mark(self, session: ConsoleSession, body: _Argument, action: ArgumentAction) -> Response:
+    async def _mark(
+        self, session: ConsoleSession, server: str, place: int, digest: str, action: ArgumentAction
+    ) -> Response:
         self._tools.check(session)
-        server, _ = _argument(await self._tools.review(), body)
-        pins = self._tools.pins
-        await pins.mark_argument(server.seen.server_id, body.place, body.digest, by=session.user, action=action)
+        found, _ = _argument(await self._tools.review(), server, place, digest)
+        await self._tools.pins.mark_argument(found.seen.server_id, place, digest, by=session.user, action=action)
         return JSONResponse({})
 
     async def one(self, request: Request) -> Response:
@@ -325,22 +307,22 @@ def _choices(decisions: Iterable[_Decision], known: dict[tuple[str, str], ToolVi
         yield msgspec.structs.replace(chosen, entry=view.entry_digest, shown=view.hard, label=label)
 
 
-def _argument(review: Review, body: _Argument) -> tuple[ServerView, ArgumentView]:
+def _argument(review: Review, key: str, place: int, digest: str) -> tuple[ServerView, ArgumentView]:
     """The argument that was on the page; refused where the server is started otherwise by now."""
     for server in review.servers:
-        for view in server.arguments if key_of(server.seen.server_id) == body.server else ():
-            if (view.place, view.digest) == (body.place, body.digest):
+        for view in server.arguments if key_of(server.seen.server_id) == key else ():
+            if (view.place, view.digest) == (place, digest):
                 return server, view
     raise Refused(
         Reason.TOOL_CHANGED, "The server is not started with this argument any more.", advice="Load the page again."
     )
 
 
-def _unlabelled_tools(review: Review, body: _Labels) -> tuple[str, list[ToolView]]:
+def _unlabelled_tools(review: Review, key: str, seen: str) -> tuple[str, list[ToolView]]:
     """The server and its tools without a label; refused where these are not what was on the page."""
     for server in review.servers:
         tools = [view for view in server.tools if view.unlabelled]
-        if key_of(server.seen.server_id) == body.server and tools and labels_seen(tools) == body.seen:
+        if key_of(server.seen.server_id) == key and tools and labels_seen(tools) == seen:
             return server.seen.name, tools
     raise Refused(Reason.TOOL_CHANGED, "These labels are not what was on the page.", advice="Load the page again.")
 
@@ -455,14 +437,12 @@ def routes(context: ConsoleContext) -> list[Route]:
     return [
         Route("/tools", page.show),
         Route("/tools/waiting", page.waiting),
-        Route("/tools/decide", page.decide, methods=["POST"]),
-        *signed(context, "tools/approve", _Decide, page.ready, page.carry_out),
-        *signed(context, "tools/labels", _Labels, page.ready_labels, page.labels),
-        *signed(
-            context, "tools/together", _Reviewed, page.ready_together, page.reviewed, path="/tools/reviewed-together"
-        ),
-        *signed(context, "tools/argument", _Argument, page.ready_argument, page.argument),
-        Route("/tools/argument/bind", page.bind, methods=["POST"]),
+        change(context, "/tools/decide", page.decide),
+        *signed(context, "tools/approve", page.ready, page.carry_out),
+        *signed(context, "tools/labels", page.ready_labels, page.labels),
+        *signed(context, "tools/together", page.ready_together, page.reviewed, path="/tools/reviewed-together"),
+        *signed(context, "tools/argument", page.ready_argument, page.argument),
+        change(context, "/tools/argument/bind", page.bind),
         Route("/tools/{server}", page.server),
         Route("/tools/{server}/{tool}", page.one),
     ]
