@@ -1,7 +1,8 @@
-"""Names of MCP, SEP-2672 and our own extensions as they stand on the wire."""
+"""Names of MCP, SEP-2672 and our own extensions as they stand on the wire, and what HTTP says of headers."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 CHANGED: Final = "notifications/tools/list_changed"
@@ -51,3 +52,21 @@ PROTOCOL_META: Final = frozenset(
 SESSION_META: Final = "dev.callgate/session"
 # Ours: where `approval/enroll/begin` carries the ticket that allows it.
 TICKET: Final = "dev.callgate/enrolment-ticket"
+
+# RFC 9110 §5.6.2, a field's name, and §5.5, its value: visible ASCII, spaces and tabs inside, and obs-text.
+FIELD_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+FIELD_VALUE: Final = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
+# RFC 9110 §7.6.1: what is for one connection ends with it.
+HOP_BY_HOP: Final = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding "
+    b"upgrade".split()
+)
+# What the connection to a server itself decides; a fixed value would break or split the request.
+OF_THE_CONNECTION: Final = frozenset(
+    ["connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"]
+)
+
+
+def fixed_header(name: str) -> bool:
+    """Whether the gateway sets a header itself."""
+    return name.lower() in OF_THE_CONNECTION or name.lower().startswith("callgate")

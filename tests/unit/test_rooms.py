@@ -39,7 +39,7 @@ MAY_IMPORT = {
     # what each wrapped server runs, which is to be light: how the gateway of a person is found, started and spoken to
     "local": {"_version", "code_variables"},
     # other programs' configuration files, for whoever installs the gate
-    "clients": {"errors", "files"},
+    "clients": {"errors", "files", "protocol"},
     "config": {"errors", "telemetry", "places", "protocol"},
     "telemetry": {"errors", "config", "_version", "gate", "jsonrpc"},
     # the rooms' store protocols, which the store fulfils

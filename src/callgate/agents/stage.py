@@ -19,23 +19,10 @@ from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused, StoreError, place
 from callgate.gate import Call, Caller, Context, Count, Pass, Refuse, Verdict
 from callgate.jsonrpc import error_reply
+from callgate.protocol import HOP_BY_HOP
 
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
-# RFC 9110 §7.6.1: what is for one connection ends with it.
-_HOPS: Final = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-    }
-)
 _OURS: Final = frozenset(IDENTITY_HEADERS)
 # Everything else is percent-encoded: no line can be broken, no list begun, and it can be undone.
 _PLAIN: Final = "!#$&'()*+/:;=?@[]~"
@@ -121,7 +108,7 @@ def stripped(headers: Headers, used: frozenset[bytes] = frozenset()) -> Headers:
     A client may not name ours in Connection either, to have the next proxy drop them.
     """
     named = {one.strip() for name, value in headers if name == b"connection" for one in value.lower().split(b",")}
-    gone = _HOPS | named | used
+    gone = HOP_BY_HOP | named | used
     return tuple((name, value) for name, value in headers if name.lower() not in gone and not is_identity(name))
 
 

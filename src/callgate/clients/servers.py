@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from callgate.clients.jsonc import JsonMember, JsonNode
+from callgate.protocol import FIELD_NAME, FIELD_VALUE, fixed_header
 
 # The way to a table of servers; `*` is any key.
 Table = tuple[str, ...]
@@ -16,14 +17,8 @@ Pointer = tuple[str, ...]
 _SIGNS_IN: Final = ("oauth", "auth", "authorization", "authProvider", "headersHelper")
 _NO_HTTP: Final = frozenset({"sse", "ws", "websocket"})
 _HTTP: Final = frozenset({"http", "streamable-http", "streamableHttp", "streamable_http"})
+_HEADER_CHARS: Final = 128
 _ADDRESS: Final = re.compile(r"(?:https?://|\$\{)[\x21-\x7e]+\Z")
-_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
-# RFC 9110 §5.5, without an empty one: `callgate wrap --header-env` takes no more.
-_FIELD: Final = re.compile(r"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
-# What the connection itself decides.
-_NOT_CARRIED: Final = frozenset(
-    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
 
 
 class ServerEntry(NamedTuple):
@@ -169,11 +164,12 @@ def _remote(node: JsonNode, address: JsonMember) -> Remote | Unfit:
 
 def _headers_fit(headers: JsonNode) -> bool:
     return headers.kind == "object" and all(
-        _HEADER.fullmatch(member.key)
-        and member.key.lower() not in _NOT_CARRIED
-        and not member.key.lower().startswith("callgate")
+        len(member.key) <= _HEADER_CHARS
+        and FIELD_NAME.fullmatch(member.key)
+        and not fixed_header(member.key)
         and member.value.kind == "string"
-        and _FIELD.fullmatch(member.value.string)
+        # None that is empty: `callgate wrap --header-env` takes no such value.
+        and FIELD_VALUE.fullmatch(member.value.string)
         for member in headers.members
     )
 

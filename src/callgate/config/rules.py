@@ -14,21 +14,14 @@ from urllib.parse import SplitResult, urlsplit
 from msgspec import Meta, Struct
 
 from callgate.config.secret import mask_all
+from callgate.protocol import FIELD_NAME, FIELD_VALUE, fixed_header
 
 Check = Callable[[str], str | None]
 
 _HOST: Final = re.compile(r"(?=.{1,253}$)[A-Za-z0-9_]([A-Za-z0-9_-]{0,62})(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,62}))*\.?")
-# RFC 9110 §5.6.2
-_TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# RFC 9110 §5.5: visible ASCII, spaces and tabs inside, and obs-text
-_FIELD: Final = re.compile(r"[\x21-\x7e\x80-\xff]([\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?")
 _SIZE: Final = re.compile(r"(?P<number>\d{1,15})\s*(?P<unit>B|KB|MB|GB|KiB|MiB|GiB)?")
 _UNITS: Final = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
 _NAME: Final = r"[a-z0-9][a-z0-9_-]{0,63}"
-# What the connection to the server itself decides; a fixed value would break or split the request.
-_OWN_HEADERS: Final = frozenset(
-    {"connection", "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
 _STORES: Final = ("sqlite", "postgresql", "postgresql+psycopg")
 Sessions = Annotated[int, Meta(ge=1, le=1000000)]
 Processes = Annotated[int, Meta(ge=1, le=100000)]
@@ -149,15 +142,13 @@ def store_url(text: str) -> str | None:
 
 
 def header_name(text: str) -> str | None:
-    if not _TOKEN.fullmatch(text):
+    if not FIELD_NAME.fullmatch(text):
         return "this is no name of an HTTP header"
-    if text.lower() in _OWN_HEADERS or text.lower().startswith("callgate"):
-        return "the gateway sets this header itself"
-    return None
+    return "the gateway sets this header itself" if fixed_header(text) else None
 
 
 def header_value(text: str) -> str | None:
-    if text and not _FIELD.fullmatch(text):
+    if text and not FIELD_VALUE.fullmatch(text):
         return "a header value is one line without control characters, and no space at its ends"
     return None
 

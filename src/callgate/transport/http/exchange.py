@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
 from callgate.gate import Caller
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply
-from callgate.protocol import CAPABILITIES_META, HANDSHAKE_VERSIONS, VERSION_META
+from callgate.protocol import CAPABILITIES_META, HANDSHAKE_VERSIONS, HOP_BY_HOP, VERSION_META
 from callgate.transport.lines import one_line
 from callgate.transport.sse import encode_event
 
@@ -682,21 +682,8 @@ def parameter_headers(parameters: Parameters, arguments: Mapping[str, Any]) -> d
 
 RawHeaders: TypeAlias = Iterable[tuple[bytes, bytes]]
 
-# RFC 9110 §7.6.1, and what belongs to one connection or to one pair of peers only.
-_HOP_BY_HOP: Final = frozenset(
-    {
-        b"connection",
-        b"keep-alive",
-        b"proxy-authenticate",
-        b"proxy-authorization",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        b"http2-settings",
-    }
-)
+# And what belongs to one connection or to one pair of peers only.
+_HOP_BY_HOP: Final = HOP_BY_HOP | {b"http2-settings"}
 # The gateway is the client upstream sees: its own host and length, no compression, and no credentials of ours.
 _NOT_UP: Final = _HOP_BY_HOP | {
     b"host",
