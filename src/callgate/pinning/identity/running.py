@@ -288,12 +288,12 @@ class StartedCommand:
                 # An empty place is the folder that it starts in.
                 odd = [one or "." for one in value.split(os.pathsep) if not os.path.isabs(one)]  # noqa: PTH117
                 yield from (_part("variable", f"PATH={one}", f"PATH has {one}") for one in odd)
-            elif not (self._is_default(name, value) or (not loads_code(name) and self._is_data(name, value))):
-                hidden = _SECRET_VARIABLE.search(name) is not None
+            elif not self._is_default(name, value) and (bound := self._bound_value(name, value)):
                 told.append(name)
                 files = "".join(map(self._bound_file, self._pieces(value)))
+                hidden = _SECRET_VARIABLE.search(name) is not None
                 shown = _MASK if hidden else _PASSWORD.sub(r"\1@", value)
-                yield _part("variable", f"{name}={value}{files}", f"{name}={shown}")
+                yield _part("variable", f"{name}={bound}{files}", f"{name}={shown}")
         if told:
             self.warnings.append(f"{', '.join(told)} can make it load other code.")
 
@@ -307,22 +307,21 @@ class StartedCommand:
             return ""
         return self._file_digest(self._absolute(piece))
 
-    def _is_data(self, name: str, value: str) -> bool:
-        """Whether a variable of no known family leads to no code, as far as its name and what it leads to say."""
+    def _bound_value(self, name: str, value: str) -> str:
+        """What of a variable can change what runs; empty where it leads to no code. Of a name of no known family that
+        is as much as its name and what the value leads to say."""
         pieces = self._pieces(value)
-        if len(pieces) > _MOST_PIECES:
-            return False
+        if loads_code(name) or len(pieces) > _MOST_PIECES:
+            return value
         if names_program(name):
             first, *rest = value.split()[:_MOST_PIECES] or [""]
             found = self._disk.locate(first, self.base, self.path, script=False)
-            return bool(found) and self._disk.is_usual(found) and _WAITS.issuperset(rest)
-        if leads_to_code(name):
-            return False
-        if names_places(name) and any(self._is_folder(piece) for piece in pieces):
-            return False
+            return "" if found and self._disk.is_usual(found) and _WAITS.issuperset(rest) else value
+        if leads_to_code(name) or (names_places(name) and any(map(self._is_folder, pieces))):
+            return value
         if value.startswith("-"):
-            return _SECRET_VARIABLE.search(name) is not None
-        return not any(self._may_run(piece) for piece in pieces)
+            return "" if _SECRET_VARIABLE.search(name) else value
+        return " ".join(filter(self._may_run, pieces))
 
     def _may_run(self, piece: str) -> bool:
         """Whether a piece of a variable is a file, there or to come, that may be run or say what runs."""
