@@ -164,6 +164,8 @@ class Challenge(msgspec.Struct, frozen=True):
     request: str | None = None
     # The only page it may be signed on; empty where any page of the relying party will do.
     origin: str = ""
+    # Who asked for it, as a request's caller; empty where that was a page, or nobody can tell.
+    caller: str = ""
 
     @property
     def message(self) -> bytes:
@@ -282,8 +284,8 @@ class ApprovalBounds(msgspec.Struct, frozen=True):
 
     per_user: int = 20
     in_all: int = 10_000
-    # Waiting approval requests of one caller for one person (of all callers: twice as many), and registrations under
-    # way of one person.
+    # Waiting approval requests of one caller for one person (of all callers: twice as many, as with challenges), and
+    # registrations under way of one person.
     requests_per_user: int = 20
     registrations_per_user: int = 5
     credentials_per_user: int = 20

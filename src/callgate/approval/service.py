@@ -284,6 +284,7 @@ class Approvals(Enrolment):
         user: str | None,
         *,
         describe: Describe | None = None,
+        caller: str = "",
     ) -> IssuedChallenge:
         """`approval/challenge/create`; `canonical` is the RFC 8785 form of the arguments as they were received."""
         self.check_call(gated, arguments, canonical)
@@ -298,6 +299,7 @@ class Approvals(Enrolment):
             text=text,
             action=action_hash_of(gated, canonical),
         )
+        challenge = msgspec.structs.replace(challenge, caller=caller)
         return await self._issue(challenge, eligible, self.settings.bounds)
 
     async def verify(

@@ -630,7 +630,8 @@ class ApprovalStage:
             raise Refused(Reason.APPROVAL_ON_PAGE, f"{people} approve calls of this tool, each on the page {url}")
         user = await self._approver(gating.name)
         try:
-            return (await self._approvals.challenge(ruling.gated, arguments, text, user)).result
+            caller = caller_of(context)
+            return (await self._approvals.challenge(ruling.gated, arguments, text, user, caller=caller)).result
         except Refused as refused:
             advice = with_options(refused.advice, self._options().told)
             raise Refused(

@@ -158,8 +158,8 @@ class ApprovalSection(Section, frozen=True):
     session_seconds: Annotated[float, Meta(ge=60, le=604800)] = 28800.0
     """How long a person stays signed in to the console."""
     pending_per_user: Annotated[int, Meta(ge=1, le=100000)] = 20
-    """Most challenges open at once for one person, and most calls of one caller that wait for that person at once.
-    Calls of all callers together have twice as many places; one caller has at most half of those that others leave."""
+    """Most challenges of one caller open at once for one person, and most calls of it that wait for that person.
+    All callers together have twice as many places; one caller has at most half of those that others leave."""
     pending: Annotated[int, Meta(ge=1, le=1000000)] = 10000
     """Most challenges open at once in all."""
     argument_bytes: Annotated[int, Meta(ge=256, le=2**24), KeyRule(read=rules.read_size)] = 262144

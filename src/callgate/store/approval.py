@@ -142,6 +142,9 @@ _OPEN_OF: Final = Statement(
     "SELECT count(*) FROM"
     " (SELECT 1 FROM challenge WHERE person = ? AND expires_at > ? AND consumed_at IS NULL LIMIT ?) AS found"
 )
+_BODIES_OF: Final = Statement(
+    "SELECT body FROM challenge WHERE person = ? AND expires_at > ? AND consumed_at IS NULL LIMIT ?"
+)
 
 
 class OpenChallengeCount:
@@ -480,10 +483,13 @@ class SqlApprovals(Repository):
         seq = int(added.fetchall()[0][0])
         each, most = bounds.per_user, bounds.in_all
         within = self._tally.within
-        if not (
-            within(each, user, seq, now, lambda: int(_OPEN_OF.all(conn, user, now, each + 1)[0][0]))
-            and within(most, None, seq, now, lambda: int(_OPEN.all(conn, now, most + 1)[0][0]))
-        ):
+        if not within(most, None, seq, now, lambda: int(_OPEN.all(conn, now, most + 1)[0][0])):
+            raise Refused(Reason.APPROVAL_LIMIT)
+        if within(each, user, seq, now, lambda: int(_OPEN_OF.all(conn, user, now, each + 1)[0][0])):
+            return
+        # Where that is what others have open, a caller still has a share.
+        opened = [body for (body,) in _BODIES_OF.all(conn, user, now, 2 * each + 1)] if new.caller else []
+        if not opened or len(opened) > 2 * each or not _has_place(opened, new.caller, each):
             raise Refused(Reason.APPROVAL_LIMIT)
 
     async def challenge(self, challenge_id: str) -> Challenge | None:
@@ -568,7 +574,9 @@ class SqlApprovals(Repository):
             if found is not None:
                 return _request_of(found)
             waiting = select(_columns.body).where(*unexpired, _columns.state == "waiting")
-            _demand_place(conn.execute(waiting).scalars().all(), new.caller, bounds.requests_per_user)
+            taken = [*conn.execute(waiting).scalars().all(), body]
+            if not _has_place(taken, new.caller, bounds.requests_per_user):
+                raise Refused(Reason.APPROVAL_LIMIT)
             values = (new.id, new.user, key, new.state, new.created_at, new.expires_at, None, None, body)
             conn.execute(insert(approval_request).values(values))
             self._record(conn, witness)
@@ -760,9 +768,9 @@ class SqlApprovals(Repository):
 
 
 class _Asker(msgspec.Struct, frozen=True):
-    """A request's caller alone."""
+    """The caller alone of a request or a challenge."""
 
-    caller: str
+    caller: str = ""
 
 
 _asker: Final = msgspec.msgpack.Decoder(_Asker)
@@ -773,14 +781,13 @@ def _who(caller: str) -> str:
     return caller.partition("\n")[0].rpartition(" ")[0]
 
 
-def _demand_place(waiting: Sequence[bytes], caller: str, most: int) -> None:
-    """A caller that is alone has `most` places. There are twice as many, and nobody takes more than half of those that
-    others leave: so the next one finds some, too.
+def _has_place(taken: Sequence[bytes], caller: str, most: int) -> bool:
+    """Whether a caller has no more of these than it may. A caller that is alone has `most` places. There are twice as
+    many, and nobody takes more than half of those that others leave: so the next one finds some, too.
     """
-    own = sum(_who(_asker.decode(body).caller) == _who(caller) for body in waiting)
-    left = 2 * most - (len(waiting) - own)
-    if own >= (left + 1) // 2:
-        raise Refused(Reason.APPROVAL_LIMIT)
+    own = sum(_who(_asker.decode(body).caller) == _who(caller) for body in taken)
+    left = 2 * most - (len(taken) - own)
+    return own <= (left + 1) // 2
 
 
 def _put_ticket(conn: Connection, new: Ticket) -> None:
