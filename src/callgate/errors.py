@@ -5,6 +5,7 @@ CallgateError
 │   ├── MessageError   the message itself is malformed (JSON-RPC -32700, -32600, -32602, -32020)
 │   ├── UpstreamError  the server behind the gate failed
 │   └── Spent          what a decision stood on was used up, ran out or was withdrawn before it was durable
+│       └── SentBefore the request itself was sent before
 ├── ConfigError        callgate.toml, a flag or the environment is wrong
 ├── StoreError         the store cannot be used
 │   ├── StoreTooNew    written by a newer Callgate
@@ -257,6 +258,16 @@ class UpstreamError(Refused):
 
 class Spent(Refused):
     """What a decision stood on was used up, ran out or was withdrawn before the decision was durable."""
+
+    # The check that had handed it over, and what the answer says of it.
+    check = "approval"
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+class SentBefore(Spent):
+    """The request was sent before. Nothing that it asks for is decided, and it is counted with its sender's others."""
+
+    check = "agents"
 
 
 class Problem(NamedTuple):

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
-from callgate.errors import Reason, Refused, Spent, StoreError, place
+from callgate.errors import Reason, Refused, SentBefore, Spent, StoreError, StoreUnavailable, place
 
 log = logging.getLogger("callgate.gate")
 
@@ -31,6 +31,20 @@ class _Turn(tuple[None]):
 in_step: Final = _Turn((None,))
 
 
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+_NO_HEADERS: Final[Headers] = ()
+
+
+class Use(msgspec.Struct, frozen=True):
+    """What a caller uses up by calling, whatever is decided: `item` says what, as the store has it.
+
+    `outcome` reads what the store says of it: headers for the answer. Raises Spent where there was nothing left.
+    """
+
+    item: Any
+    outcome: Callable[[Any], Headers]
+
+
 class Context(msgspec.Struct, frozen=True):
     """Where a call came from, as far as the transport knows."""
 
@@ -43,6 +57,8 @@ class Context(msgspec.Struct, frozen=True):
     # Who calls, where that was verified; and what the transport found against them that is for the gate to say.
     caller: Caller | None = None
     barred: Refused | None = None
+    # What is used up with the decision, whatever it is: the nonce of a signature, calls of a budget.
+    uses: tuple[Use, ...] = ()
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -118,10 +134,16 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What the gate said of a call, and why."""
+    """What the gate said of a call, and why.
+
+    `consumes` is used up in the transaction that records it, allowed or refused. `headers` say in the answer what is
+    left. A request that was sent before (`SentBefore`) is on no record: it is counted with its sender's others.
+    """
 
     answers: tuple[Answer, ...]
     refused: Refused | None = None
+    consumes: tuple[Use, ...] = ()
+    headers: Headers = ()
 
     @property
     def allowed(self) -> bool:
@@ -150,10 +172,16 @@ class Count(Protocol):
 class Record(Protocol):
     """Makes a decision durable together with what it uses up; raises if it cannot.
 
-    `Spent` says that somebody else was faster: then nothing is on record yet.
+    `Spent` says that somebody else was faster: then nothing is on record yet. What the caller used up stays used up.
     """
 
-    async def __call__(self, call: Call, decision: Decision) -> None: ...
+    async def __call__(self, call: Call, decision: Decision) -> Headers | None: ...
+
+
+class UseUp(Protocol):
+    """Uses up ahead of the decision what a caller uses up by calling; raises Spent, or if it cannot."""
+
+    async def __call__(self, uses: tuple[Use, ...], /) -> Headers: ...
 
 
 async def nobody_to_ask(_call: Call, asks: tuple[Ask, ...]) -> Verdict:
@@ -164,6 +192,11 @@ async def nobody_to_ask(_call: Call, asks: tuple[Ask, ...]) -> Verdict:
 async def no_objection(_call: Call) -> Verdict:
     """The check of a room that is not furnished."""
     return Pass()
+
+
+async def nowhere_to_use_up(_uses: tuple[Use, ...]) -> Headers:
+    """Of a gate whose callers use nothing up."""
+    raise StoreUnavailable("there is no store to use a caller's nonce or budget up in")
 
 
 async def nothing_overdue() -> None:
@@ -189,8 +222,10 @@ class Gate:
         limit: float = 5.0,
         patience: float | None = None,
         catch_up: Callable[[], Awaitable[None]] = nothing_overdue,
+        use_up: UseUp = nowhere_to_use_up,
     ) -> None:
         self.closed = kill_switch
+        self.use_up = use_up
         # Waits, within a bound, until what is known of the store is not out of date.
         self._catch_up = catch_up
         self._record = record
@@ -208,26 +243,31 @@ class Gate:
         self._patience = limit if patience is None else patience
 
     async def decide(self, call: Call) -> Decision:
-        """kill switch → agents → pinning → trust → approval → record; the first refusal ends it."""
+        """kill switch → agents → pinning → trust → approval → record; the first refusal ends it.
+
+        What the caller uses up goes with the record. Before a check that takes longer it is used up first: nobody is
+        asked, and no server, because of a request that was sent before.
+        """
         answers: list[Answer] = []
+        uses, headers = call.context.uses, _NO_HEADERS
         refused = self.closed()
         if refused is not None:
             refused = await self.still_closed(refused)
         if refused is None:
-            refused = await self._run_checks(call, answers)
+            refused, waits = await self._ask_at_once(call, answers)
+            if waits and uses:
+                try:
+                    uses, headers = (), await self.use_up(uses)
+                except Spent as spent:
+                    return await self._spent(call, Decision((), spent), spent)
+                except Exception as error:  # noqa: BLE001 - refused, and nothing was used up: it goes with the record
+                    waits, refused = False, _broken(call, "agents", error)
+            if waits:
+                refused = await self._ask_the_rest(call, answers)
         else:
             answers.append(Answer("kill_switch", Refuse(refused.reason, refused.message)))
-        decision = Decision(tuple(answers), refused)
         await in_step
-        try:
-            await self._record(call, decision)
-        except Spent as spent:
-            answers.append(Answer("approval", Refuse(spent.reason, spent.message)))
-            decision = Decision(tuple(answers), spent)
-            return await self._recorded(call, decision)
-        except Exception as error:  # noqa: BLE001 - what is not on record does not leave, whatever broke
-            return _unrecorded(call, decision, error)
-        return decision
+        return await self._recorded(call, Decision(tuple(answers), refused, uses, headers))
 
     async def still_closed(self, refused: Refused) -> Refused | None:
         """What the kill switch says once a reading of it that was overdue has come."""
@@ -237,49 +277,92 @@ class Gate:
         return self.closed()
 
     async def _recorded(self, call: Call, decision: Decision) -> Decision:
-        """A refusal, once it is on record."""
+        """The decision, once it is on record; another one, where something it stands on was used up meanwhile."""
+        try:
+            headers = await self._record(call, decision)
+        except Spent as spent:
+            return await self._spent(call, decision, spent)
+        except Exception as error:  # noqa: BLE001 - what is not on record does not leave, whatever broke
+            return _unrecorded(call, decision, error)
+        if headers:
+            return msgspec.structs.replace(decision, headers=headers)
+        return decision
+
+    async def _spent(self, call: Call, decision: Decision, spent: Spent) -> Decision:
+        """The refusal of a call that somebody else was faster with, or that is one too many."""
+        answer = Answer(spent.check, Refuse(spent.reason, spent.message))
+        # What a caller may do comes before all other checks.
+        before = () if spent.check == "agents" else decision.answers
+        decision = Decision((*before, answer), spent, headers=spent.headers or decision.headers)
+        if isinstance(spent, SentBefore):
+            return decision
         try:
             await self._record(call, decision)
         except Exception as error:  # noqa: BLE001 - refused either way
             return _unrecorded(call, decision, error)
         return decision
 
-    async def _run_checks(self, call: Call, answers: list[Answer]) -> Refused | None:
-        running = "approval"
-        asks: list[Ask] = []
+    async def _ask_at_once(self, call: Call, answers: list[Answer]) -> tuple[Refused | None, bool]:
+        """The answers of the checks that have them at once, in their order; and whether the others are to be asked."""
+        name = ""
         try:
-            deadline: float | None = None
-            for running, check, at_once in self._checks:
+            for name, _, at_once in self._checks:
                 await in_step
                 verdict = at_once(call)
                 if verdict is None:
-                    # One clock for all checks: it runs from the first that has to wait.
+                    return None, True
+                answers.append(Answer(name, verdict))
+                if not isinstance(verdict, Pass):
+                    return (None, True) if isinstance(verdict, Ask) else (_refusal(name, verdict), False)
+            name = "approval"
+            if self._approval is nobody_to_ask:
+                return None, False
+            # Most calls need nobody's approval, and that is known without waiting.
+            verdict = self._freely(call)
+            if verdict is None:
+                return None, True
+            answers.append(Answer(name, verdict))
+            return None if isinstance(verdict, Pass) else _refusal(name, verdict), False
+        except Exception as error:  # noqa: BLE001 - a check that breaks must refuse, whatever broke
+            return _broken(call, name, error), False
+
+    async def _ask_the_rest(self, call: Call, answers: list[Answer]) -> Refused | None:
+        """The checks that have not answered yet. One clock runs for all of them, from the first that has to wait."""
+        running = "approval"
+        deadline: float | None = None
+        try:
+            for running, check, at_once in self._checks[len(answers) :]:
+                verdict = at_once(call)
+                if verdict is None:
                     deadline = deadline or asyncio.get_running_loop().time() + self.limit
                     async with asyncio.timeout_at(deadline):
                         verdict = await check(call)
                 answers.append(Answer(running, verdict))
-                if isinstance(verdict, Pass):
-                    continue
-                if not isinstance(verdict, Ask):
+                if not isinstance(verdict, Pass | Ask):
                     return _refusal(running, verdict)
-                asks.append(verdict)
+                await in_step
             running = "approval"
+            asks = tuple(answer.verdict for answer in answers if isinstance(answer.verdict, Ask))
             if asks or self._approval is not nobody_to_ask:
-                # Most calls need nobody's approval, and that is known without waiting.
                 verdict = None if asks else self._freely(call)
                 if verdict is None:
                     async with asyncio.timeout(self._patience):
-                        verdict = await self._approval(call, tuple(asks))
+                        verdict = await self._approval(call, asks)
                 answers.append(Answer(running, verdict))
                 if not isinstance(verdict, Pass):
                     return _refusal(running, verdict)
-        except TimeoutError:
-            return _undecided(call, running, Reason.CHECK_TIMEOUT, "took too long")
-        except StoreError as error:
-            return _undecided(call, running, Reason.STORE_UNAVAILABLE, str(error))
         except Exception as error:  # noqa: BLE001 - a check that breaks must refuse, whatever broke
-            return _undecided(call, running, Reason.CHECK_FAILED, place(error))
+            return _broken(call, running, error)
         return None
+
+
+def _broken(call: Call, name: str, error: Exception) -> Refused:
+    """The refusal of a call that a check could not decide."""
+    if isinstance(error, TimeoutError):
+        return _undecided(call, name, Reason.CHECK_TIMEOUT, "took too long")
+    if isinstance(error, StoreError):
+        return _undecided(call, name, Reason.STORE_UNAVAILABLE, str(error))
+    return _undecided(call, name, Reason.CHECK_FAILED, place(error))
 
 
 def _unrecorded(call: Call, decision: Decision, error: Exception) -> Decision:
@@ -317,3 +400,29 @@ class Caller(msgspec.Struct, frozen=True):
     principal: str = ""
     # Whether somebody listed this agent; otherwise its key is all that names it.
     listed: bool = True
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """What was found out about who sends a request, and what follows from it for the answer and for the server."""
+
+    caller: Caller | None = None
+    # What is held against their calls all the same, for the gate to say.
+    barred: Refused | None = None
+    # What their call uses up, where that goes with its decision.
+    uses: tuple[Use, ...] = ()
+    # Headers that were for the gateway alone, those that tell the server who calls, and those of the answer.
+    spent: frozenset[bytes] = frozenset()
+    told: Headers = ()
+    answering: Headers = ()
+
+
+NOBODY: Final = Identity()
+
+
+class CallerRefused(Exception):
+    """A sender who is refused before the gate; `identity` has what was found out, and headers for the answer."""
+
+    def __init__(self, refused: Refused, identity: Identity) -> None:
+        super().__init__(str(refused))
+        self.refused = refused
+        self.identity = identity

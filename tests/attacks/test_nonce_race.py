@@ -3,8 +3,11 @@
 import asyncio
 
 import pytest
+from sqlalchemy import func, select
 
+from callgate.store import Store
 from callgate.store.memory import MemoryAgents
+from callgate.store.schema import audit_record
 from support.registry import requirement
 from support.rush import NOW, SCOPE, rush
 from support.stores import ready
@@ -43,6 +46,24 @@ async def test_of_every_one_of_many_captured_requests_one_copy_passes(url):
     told = [end for one in ends for end in one]
     assert sum(end is True for end in told) == len(nonces)
     assert sum(end is False for end in told) == len(nonces) * (PROCESSES - 1)
+
+
+@requirement("WB-017", "WB-023", "WB-090")
+async def test_of_copies_that_are_decided_at_once_one_is_on_record_and_counted(url):
+    """The nonce, the budget and the record are one transaction: who comes second leaves nothing, and counts nothing."""
+    nonces = ["captured", "another", "a third"]
+    share = [{"do": "decide", "nonce": nonce, "burst": 2} for nonce in nonces for _ in range(COPIES // PROCESSES // 4)]
+    ends = await asyncio.to_thread(rush, url, [share, share[::-1], share, share[::-1]])
+    told = [tuple(end) for one in ends for end in one]
+    # Three requests were new, two of them were within the budget.
+    assert (told.count((True, True)), told.count((True, False))) == (2, 1)
+    assert told.count((False,)) == len(told) - 3
+    store = Store.open(url)
+    try:
+        with store.reading() as conn:
+            assert conn.execute(select(func.count()).select_from(audit_record)).scalar_one() == 2
+    finally:
+        await store.close()
 
 
 @requirement("WB-090")

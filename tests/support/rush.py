@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from callgate.agents.limits import Limit, StoreLimiter
-from callgate.store import SqlAgents, Store
+from callgate.agents.storage import Take
+from callgate.store import DECISION, AuditRow, SqlAgents, Store
 from support import racing
 
 NOW: Final = 1_800_000_000_000
@@ -24,14 +25,25 @@ def rush(url: str, jobs: Sequence[Sequence[dict[str, Any]]]) -> list[list[Any]]:
     return racing.race(__file__, url, jobs)
 
 
-async def _do(shelf: SqlAgents, job: dict[str, Any]) -> Any:
+async def _do(shelf: SqlAgents, store: Store, job: dict[str, Any]) -> Any:
     kind = job["do"]
     if kind == "nonce":
         return await shelf.take_nonce(job.get("scope", SCOPE), job["nonce"], job.get("expires_at", NOW), NOW)
+    if kind == "decide":
+        return await _decide(shelf, store, job)
     if kind == "prune":
         return await shelf.prune(job["now"])
     limits = [Limit(f"limit-{number}", 60, job["burst"], of) for number, of in enumerate(job["of"])]
     return (await StoreLimiter(shelf, clock=lambda: NOW / 1000).take(job["agent"], limits)).ok
+
+
+async def _decide(shelf: SqlAgents, store: Store, job: dict[str, Any]) -> list[bool]:
+    """A record that uses up a nonce and a call of a budget; what became of each use."""
+    used = Take("b", 1e-9, job["burst"], key=b"k" * 32)
+    uses = (shelf.nonce_use(SCOPE, job["nonce"], NOW, NOW), shelf.budget_use([used], NOW))
+    row = AuditRow(DECISION, NOW, job["nonce"], "srv", "tool", "allow", None, b"body", b"seal" * 9)
+    found = await store.append(row, uses)
+    return [use.holds(result) for use, result in zip(uses, found, strict=False)]
 
 
 async def _main(url: str) -> None:
@@ -42,7 +54,7 @@ async def _main(url: str) -> None:
     print("ready", flush=True)
     jobs = json.loads(sys.stdin.readline())
     # All of one process at once too, so that batches hold several.
-    print(json.dumps(await asyncio.gather(*(_do(shelf, job) for job in jobs))), flush=True)
+    print(json.dumps(await asyncio.gather(*(_do(shelf, store, job) for job in jobs))), flush=True)
     await store.close()
 
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from callgate import errors
-from callgate.errors import Reason, Refused, StoreUnavailable
-from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse
+from callgate.errors import Reason, Refused, SentBefore, Spent, StoreUnavailable
+from callgate.gate import Ask, Call, Context, Decision, Gate, Pass, Refuse, Use
 from support.table import rows
 
 
@@ -208,3 +208,96 @@ async def test_a_switch_that_is_on_is_not_waited_for():
 
     gate = Gate(kill_switch=lambda: Refused(Reason.BLOCKED_BY_POLICY), record=Book([]), catch_up=catch_up)
     assert not (await gate.decide(a_call())).allowed
+
+
+# ---- what a caller uses up ----
+
+NONCE = Use("a nonce", lambda _result: ())
+
+
+class AtOnce:
+    """A check that has its answer at once."""
+
+    def __init__(self, events: list[str], name: str, verdict: object) -> None:
+        self._events, self._name, self._verdict = events, name, verdict
+
+    def at_once(self, _call: Call) -> object:
+        self._events.append(self._name)
+        return self._verdict
+
+    async def __call__(self, _call: Call) -> object:
+        raise AssertionError("it was not waited for")
+
+
+def a_counted_gate(events: list[str], *, book: Book | None = None, gone: Exception | None = None, **checks):
+    async def use_up(uses: tuple[Use, ...]):
+        events.append("use up")
+        assert uses == (NONCE,)
+        if gone is not None:
+            raise gone
+        return ((b"left", b"2"),)
+
+    return Gate(kill_switch=lambda: None, record=book or Book(events), use_up=use_up, **checks)
+
+
+def a_counted_call() -> Call:
+    return Call("c1", 0, "transfer", {}, b"{}", b"{}", {}, Context("bank", "http", uses=(NONCE,)))
+
+
+@rows("verdict", [Pass(), Refuse(Reason.RULE_BLOCKED)])
+async def test_what_a_caller_uses_up_goes_with_the_decision_allowed_or_refused(verdict):
+    events: list[str] = []
+    book = Book(events)
+    gate = a_counted_gate(events, book=book, pinning=AtOnce(events, "pinning", verdict))
+    await gate.decide(a_counted_call())
+    assert events == ["pinning", "record"]
+    assert book.decisions[0].consumes == (NONCE,)
+
+
+async def test_it_is_used_up_before_anything_is_waited_for():
+    events: list[str] = []
+    book = Book(events)
+    checks = {"agents": AtOnce(events, "agents", Pass()), "pinning": says(events, "pinning", Pass())}
+    decision = await a_counted_gate(events, book=book, **checks).decide(a_counted_call())
+    assert events == ["agents", "use up", "pinning", "record"]
+    assert (book.decisions[0].consumes, decision.headers) == ((), ((b"left", b"2"),))
+
+
+async def test_it_is_used_up_before_a_person_is_asked():
+    events: list[str] = []
+    checks = {"trust": AtOnce(events, "trust", Ask("moves money")), "approval": says(events, "approval", Pass())}
+    await a_counted_gate(events, **checks).decide(a_counted_call())
+    assert events == ["trust", "use up", "approval", "record"]
+
+
+async def test_a_request_that_was_sent_before_goes_no_further_and_is_on_no_record_of_its_own():
+    events: list[str] = []
+    gate = a_counted_gate(events, gone=SentBefore(Reason.NONCE_REPLAY), pinning=says(events, "pinning", Pass()))
+    decision = await gate.decide(a_counted_call())
+    assert isinstance(decision.refused, SentBefore)
+    assert events == ["use up"]
+
+
+async def test_a_call_that_is_one_too_many_is_on_record_as_the_callers():
+    class OneTooMany(Spent):
+        check = "agents"
+        headers = ((b"retry-after", b"1"),)
+
+    events: list[str] = []
+    gate = a_counted_gate(events, gone=OneTooMany(Reason.RATE_LIMITED), pinning=says(events, "pinning", Pass()))
+    decision = await gate.decide(a_counted_call())
+    assert decision.refused is not None
+    assert (decision.refused.reason, decision.headers) == (Reason.RATE_LIMITED, ((b"retry-after", b"1"),))
+    assert [answer.check for answer in decision.answers] == ["agents"]
+    assert events == ["use up", "record"]
+
+
+async def test_a_store_that_cannot_use_it_up_refuses():
+    events: list[str] = []
+    gate = a_counted_gate(events, gone=StoreUnavailable("gone"), pinning=says(events, "pinning", Pass()))
+    decision = await gate.decide(a_counted_call())
+    assert decision.refused is not None
+    assert decision.refused.reason is Reason.STORE_UNAVAILABLE
+    assert "pinning" not in events
+    bare = Gate(kill_switch=lambda: None, record=Book(events), pinning=says(events, "pinning", Pass()))
+    assert not (await bare.decide(a_counted_call())).allowed

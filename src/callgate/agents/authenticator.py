@@ -15,15 +15,15 @@ from callgate.agents.apikeys import PREFIX, ApiKeys
 from callgate.agents.directories import AgentDirectory, Directories, Sources
 from callgate.agents.keys import PublicKey
 from callgate.agents.kya import KyaPolicy, attest
-from callgate.agents.limits import Acl, Limiter, ToolLimit, account_of
+from callgate.agents.limits import Acl, Limiter, OverBudget, ToolLimit, account_of
 from callgate.agents.model import MAX_WINDOW, SKEW, AgentPolicy, Profile, Signed, ToolPolicy, Verified
 from callgate.agents.proofs import SIGNATURE_CHALLENGE, attributed
-from callgate.agents.stage import AgentDecision, Headers, refusal
+from callgate.agents.stage import AgentDecision, refusal
 from callgate.agents.storage import NonceStore
 from callgate.agents.tokens import Bearer
 from callgate.agents.verifying import Attribution, Lookup, Verifier, VerifySettings
 from callgate.errors import ConfigError, Reason, Refused, StoreError, place
-from callgate.gate import Caller
+from callgate.gate import Caller, Headers
 from callgate.jsonrpc import TOOLS_CALL, Batch, Limits, parse, tool_call
 
 Digest: TypeAlias = Literal["optional", "required"]
@@ -204,9 +204,9 @@ class Authenticator:
             # Each call of a batch counts, and a request that calls nothing counts once.
             for tool in tools or ("",):
                 allowance = await self._limiter.take(account_of(caller), self._acl.limits(caller.id, tool, server))
-                headers = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
+                headers = allowance.answering
                 if not allowance.ok:
-                    raise Limited(allowance.refusal(), headers)
+                    raise OverBudget(allowance.refusal(), headers)
         return headers
 
     async def attested(self, request: Signed, caller: Caller) -> Caller:
@@ -220,7 +220,7 @@ class Authenticator:
     async def _concluded(self, so_far: _SoFar, check: Callable[[_SoFar], Awaitable[object]]) -> AgentDecision:
         try:
             await check(so_far)
-        except Limited as limited:
+        except OverBudget as limited:
             so_far.headers = limited.headers
             return self._refusal(limited, so_far)
         except Refused as refused:
@@ -285,7 +285,7 @@ class Authenticator:
             caller = attributed(verified, found)
             return Attribution(caller, self._denied(caller, so_far))
 
-        so_far.verified, whose = await verifier.attribute(so_far.request, attribute)
+        so_far.verified, whose, _ = await verifier.attribute(so_far.request, attribute)
         return whose.caller
 
     def _denied(self, caller: Caller, so_far: _SoFar) -> bool:
@@ -328,14 +328,6 @@ class _SoFar:
         self.reads = False
         self.tools: tuple[str, ...] = ()
         self.headers: Headers = ()
-
-
-class Limited(Refused):
-    """Too much for now; `headers` say when it is not."""
-
-    def __init__(self, refused: Refused, headers: Headers) -> None:
-        super().__init__(refused.reason, refused.message, advice=refused.advice, data=refused.data)
-        self.headers = headers
 
 
 def _check_rules(acl: Acl, *, listed: bool, counted: bool) -> None:

@@ -9,7 +9,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from fnmatch import translate
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final, Protocol, TypeAlias
 
@@ -19,8 +19,8 @@ from callgate.agents import storage
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.agents.storage import AgentRepository, BucketState, Take
 from callgate.canonical import parts_hash
-from callgate.errors import ConfigError, Reason, Refused
-from callgate.gate import Caller
+from callgate.errors import ConfigError, Reason, Refused, Spent
+from callgate.gate import Caller, Headers, Use
 
 # Of clocks that differ by more than this, one is wrong: what it wrote is not waited for.
 FAR_MS: Final = 3_600_000.0
@@ -185,6 +185,10 @@ class Allowance(msgspec.Struct, frozen=True):
     # The limits that were used up.
     over: tuple[str, ...] = ()
 
+    @property
+    def answering(self) -> Headers:
+        return tuple((name.lower().encode(), value.encode()) for name, value in self.headers)
+
     def refusal(self) -> Refused:
         return Refused(
             Reason.RATE_LIMITED,
@@ -192,6 +196,16 @@ class Allowance(msgspec.Struct, frozen=True):
             advice=f"Try again in {self.retry_after} s.",
             data={"retryAfter": self.retry_after, "limits": list(self.over)},
         )
+
+
+class OverBudget(Spent):
+    """A call that is one too many; `headers` say when there is room for another."""
+
+    check = "agents"
+
+    def __init__(self, refused: Refused, headers: Headers) -> None:
+        super().__init__(refused.reason, refused.message, advice=refused.advice, data=refused.data)
+        self.headers = headers
 
 
 class Limiter(Protocol):
@@ -227,6 +241,21 @@ class StoreLimiter:
             return Allowance()
         takes = [_take(limit, agent) for limit in limits]
         return allowance(limits, await self._repository.spend_all(takes, int(self._clock() * 1000)))
+
+    def use(self, agent: str, limits: Sequence[Limit]) -> Use:
+        """The same call, for whoever counts it in the transaction of its decision."""
+        takes = [_take(limit, agent) for limit in limits]
+        item = self._repository.budget_use(takes, int(self._clock() * 1000))
+        return Use(item, partial(_counted, limits))
+
+
+def _counted(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Headers:
+    """What the answer says of a call that was counted; raises Spent where it was one too many."""
+    found = allowance(limits, budgets)
+    headers = found.answering
+    if not found.ok:
+        raise OverBudget(found.refusal(), headers)
+    return headers
 
 
 @lru_cache(4096)
@@ -310,6 +339,8 @@ class CallLimits:
         rules = [default, *servers.values(), *known.values()]
         rules += [one for entry in known.values() for one in entry.servers.values()]
         self.any = any(one is not None and (one.per_minute is not None or one.per_tool) for one in rules)
+        # Whether a call can be counted with its decision: what one process counts by itself cannot.
+        self.later = not self.any or isinstance(limiter, StoreLimiter)
         # What calls that were made before come under: agents call the same tools again and again.
         self._met: dict[tuple[str, ...], tuple[Limit, ...]] = {}
 
@@ -322,6 +353,12 @@ class CallLimits:
             if limit.calls > 1 and (never := self._never(limits)) is not None:
                 return never
         return await self._limiter.take(agent, limits)
+
+    def use(self, agent: str, server: str, tool: str) -> tuple[Use, ...]:
+        """The same for one call, counted in the transaction of its decision."""
+        assert isinstance(self._limiter, StoreLimiter)
+        limits = self._met.get((agent, server, tool)) or self._all(agent, server, (tool,))
+        return (self._limiter.use(agent, limits),) if limits else ()
 
     def _all(self, agent: str, server: str, tools: Sequence[str]) -> tuple[Limit, ...]:
         found = Counter(limit for tool in tools for limit in self._of(agent, server, tool))

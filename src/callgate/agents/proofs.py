@@ -12,11 +12,10 @@ from callgate.agents.apikeys import ApiKeys
 from callgate.agents.directories.lookup import BY_KEY, NAMELESS, AgentIdentity, Directories
 from callgate.agents.kya import KyaPolicy, attest
 from callgate.agents.model import Signed, Verified
-from callgate.agents.stage import Headers
 from callgate.agents.tokens import Bearer, metadata_url
 from callgate.agents.verifying import Attribution, Verifier
 from callgate.errors import Reason, Refused
-from callgate.gate import Caller
+from callgate.gate import Caller, Headers, Use
 
 _REALM: Final = 'Bearer realm="callgate"'
 SIGNATURE_CHALLENGE: Final = b'Signature realm="callgate"'
@@ -44,8 +43,10 @@ class Proofs:
         self._kya = kya
         self.kya_header = kya.header
 
-    async def signed(self, request: Signed, permitted: Callable[[str], bool], *, body: bool) -> tuple[Caller, bool]:
-        """Who signed a request, and whether rules refuse it.
+    async def signed(
+        self, request: Signed, permitted: Callable[[str], bool], *, body: bool, later: bool = False
+    ) -> tuple[Caller, bool, tuple[Use, ...]]:
+        """Who signed a request, whether rules refuse it, and what of it is used up `later`, with a decision.
 
         Without a body of its own it has nothing that a digest could bind.
 
@@ -63,8 +64,8 @@ class Proofs:
             caller = attributed(verified, found)
             return Attribution(caller, denied=not permitted(caller.id))
 
-        whose = (await verifier.attribute(request, attribute))[1]
-        return whose.caller, whose.denied
+        _, whose, uses = await verifier.attribute(request, attribute, later=later)
+        return whose.caller, whose.denied, uses
 
     async def token(self, text: str, resource: str = "") -> Caller:
         """Whose token this is."""

@@ -12,16 +12,28 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from callgate.agents.apikeys import PREFIX
 from callgate.agents.limits import Acl, Allowance, account_of, shown
 from callgate.agents.model import IDENTITY_HEADERS, Signed, Verified
 from callgate.errors import Reason, Refused, StoreError, place
-from callgate.gate import Call, Caller, Context, Count, Pass, Refuse, Verdict
+from callgate.gate import (
+    NOBODY,
+    Call,
+    Caller,
+    CallerRefused,
+    Context,
+    Count,
+    Headers,
+    Identity,
+    Pass,
+    Refuse,
+    Use,
+    Verdict,
+)
 from callgate.jsonrpc import error_reply
 from callgate.protocol import HOP_BY_HOP
-
-Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
 _OURS: Final = frozenset(IDENTITY_HEADERS)
 # Everything else is percent-encoded: no line can be broken, no list begun, and it can be undone.
@@ -126,13 +138,14 @@ ReportProof: TypeAlias = Callable[[str, Reason], None]
 # Of no use to a server behind: they were for this gateway's name, and the body may yet be given labels.
 _SIGNED_SPENT: Final = frozenset({b"signature", b"signature-input", b"signature-agent", b"content-digest"})
 _TOKEN_SPENT: Final = frozenset({b"authorization"})
+_ALL_SPENT: Final = _SIGNED_SPENT | _TOKEN_SPENT
 _MAX_CREDENTIAL: Final = 16 * 1024 + 16
 # Names that every machine has for itself: over the network they are somebody else's.
 _OWN_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "[::1]", "0.0.0.0", "[::]"})  # noqa: S104
 
 
 class IncomingRequest(Protocol):
-    """An HTTP request as the agents stage reads it, and where it notes what it found."""
+    """An HTTP request as the agents stage reads it."""
 
     method: str
     path: str
@@ -143,21 +156,20 @@ class IncomingRequest(Protocol):
     fields: dict[bytes, bytes]
     peer: str | None
     server: tuple[str, int | None] | None
-    # Who sent it, once that is verified; and what is held against their calls all the same.
-    caller: Caller | None
-    barred: Refused | None
-    # Headers that were for the gateway alone, those that tell the server who calls, and those of the answer.
-    spent: frozenset[bytes]
-    identity: tuple[tuple[bytes, bytes], ...]
-    answering: tuple[tuple[bytes, bytes], ...]
 
 
 class CallBudget(Protocol):
-    """How many calls a caller may make; `any` says whether there is a limit at all."""
+    """How many calls a caller may make; `any` says whether there is a limit at all.
+
+    `later` says whether a call can be counted in the transaction of its decision, as what `use` gives.
+    """
 
     any: bool
+    later: bool
 
     async def take(self, agent: str, server: str, tools: Sequence[str]) -> Allowance: ...
+
+    def use(self, agent: str, server: str, tool: str) -> tuple[Use, ...]: ...
 
 
 class AcceptedProofs(msgspec.Struct, frozen=True):
@@ -177,7 +189,9 @@ class ProofVerifiers(Protocol):
 
     kya_header: bytes
 
-    async def signed(self, request: Signed, permitted: Callable[[str], bool], *, body: bool) -> tuple[Caller, bool]: ...
+    async def signed(
+        self, request: Signed, permitted: Callable[[str], bool], *, body: bool, later: bool = False
+    ) -> tuple[Caller, bool, tuple[Use, ...]]: ...
 
     async def token(self, text: str, resource: str = "") -> Caller: ...
 
@@ -229,70 +243,79 @@ class RequestAuthenticator:
         """Made when it is first needed."""
         return self._make_proofs()
 
-    def precheck(self, exchange: IncomingRequest) -> None:
+    def precheck(self, request: IncomingRequest) -> None:
         """Refuse who brings nothing at all although they have to; that shows before the body is read."""
-        if self.proof_headers and self.proof_headers.isdisjoint(exchange.fields):
+        if self.proof_headers and self.proof_headers.isdisjoint(request.fields):
             signs = self._open.signatures
             refused = Refused(Reason.MISSING_SIGNATURE_HEADERS if signs else Reason.CREDENTIALS_REQUIRED)
-            self._refused(exchange, refused)
-            raise refused
+            raise self.refusal(request, NOBODY, refused)
 
-    async def authenticate(self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]) -> None:
-        """Find out who sent this; raises Refused. `tools` are those that it calls."""
+    async def authenticate(
+        self, request: IncomingRequest, server: str, body: bytes, tools: Sequence[str], *, later: bool = False
+    ) -> Identity:
+        """Find out who sent this; raises CallerRefused. `tools` are those that it calls.
+
+        `later`: it is one call that goes before the gate next. What it uses up goes with the decision then.
+        """
         # A request with a signature stands or falls with it, whatever else it carries.
-        fields = exchange.fields
+        fields = request.fields
         signs = self._open.signatures and (b"signature" in fields or b"signature-input" in fields)
         brings = signs or (b"authorization" in fields and self._takes_token(fields[b"authorization"]))
         if not brings:
-            self.precheck(exchange)
+            self.precheck(request)
             # Of who is refused everything the gate refuses the calls, and this stage the rest.
             if not (self._limits.any if tools else self._acl.policy("", server).denied):
                 self._proved["none",].value += 1
-                return
+                return NOBODY
+        # Whoever is asked for a token of a further issuer is asked in between, which may take long.
+        later = later and self._limits.later and not self._open.kya
+        found = NOBODY
         try:
             async with asyncio.timeout(self._seconds):
-                caller, denied = None, None
+                denied = None
                 if signs:
-                    caller, denied = await self._signer(exchange, server, body, tools)
+                    found, denied = await self._signer(request, server, body, tools, later=later)
                 elif brings:
-                    caller = await self._token_bearer(exchange)
-                await self._count(exchange, server, tools, caller, denied)
+                    found = await self._token_bearer(request)
+                return await self._count(request, server, tools, found, denied, later=later)
         except Refused as refused:
-            self._refused(exchange, refused)
-            raise
+            raise self.refusal(request, found, refused) from None
         except TimeoutError:
-            raise self._broken(exchange, Reason.CHECK_TIMEOUT, "took too long") from None
+            raise self._broken(request, found, Reason.CHECK_TIMEOUT, "took too long") from None
         except StoreError as error:
-            raise self._broken(exchange, Reason.STORE_UNAVAILABLE, place(error)) from None
+            raise self._broken(request, found, Reason.STORE_UNAVAILABLE, place(error)) from None
         except Exception as error:  # noqa: BLE001 - fail closed: what nobody thought of is refused, never a pass
-            raise self._broken(exchange, Reason.CHECK_FAILED, place(error)) from None
+            raise self._broken(request, found, Reason.CHECK_FAILED, place(error)) from None
 
     async def _count(
         self,
-        exchange: IncomingRequest,
+        request: IncomingRequest,
         server: str,
         tools: Sequence[str],
-        caller: Caller | None,
+        found: Identity,
         denied: bool | None,
-    ) -> None:
+        *,
+        later: bool,
+    ) -> Identity:
         """What a caller may do by the rules, and how often. `denied` is what rules said, where they were asked."""
-        exchange.caller = caller
-        if caller is not None:
-            exchange.identity = identity_headers(caller)
+        caller = found.caller
         self._proved["none" if caller is None else caller.source,].value += 1
         if denied is None:
             denied = not self._acl.permits("" if caller is None else caller.id, server, tools)
         if denied:
             if not tools:
                 raise Refused(Reason.AGENT_DENIED)
-            return  # the gate says so, and has it on record
+            return found  # the gate says so, and has it on record
         if tools and self._limits.any:
-            who = f"peer:{exchange.peer}" if caller is None else account_of(caller)
+            who = f"peer:{request.peer}" if caller is None else account_of(caller)
+            if later:
+                return replace(found, uses=found.uses + self._limits.use(who, server, tools[0]))
             allowance = await self._limits.take(who, server, tools)
-            exchange.answering = tuple((name.lower().encode(), value.encode()) for name, value in allowance.headers)
-            exchange.barred = None if allowance.ok else allowance.refusal()
-        if self._open.kya and caller is not None and exchange.barred is None:
-            await self._attest(exchange, caller, calls=bool(tools))
+            barred = None if allowance.ok else allowance.refusal()
+            found = replace(found, barred=barred, answering=allowance.answering)
+        if self._open.kya and caller is not None and found.barred is None:
+            return await self._attest(request, found, caller, calls=bool(tools))
+        return found
 
     # ---- who ----
 
@@ -303,22 +326,24 @@ class RequestAuthenticator:
         # A token may be for the server behind; what looks like a key of ours is nobody else's.
         return self._open.api_keys and PREFIX.encode() in given
 
-    async def _token_bearer(self, exchange: IncomingRequest) -> Caller | None:
-        token = self._token(exchange)
+    async def _token_bearer(self, request: IncomingRequest) -> Identity:
+        token = self._token(request)
         if token is None:
-            return None
-        exchange.spent = _TOKEN_SPENT
+            return NOBODY
         if self._open.api_keys and token.startswith(PREFIX):
-            return await self._proofs.api_key(token)
-        return await self._proofs.token(token, self._resources.get(exchange.path, ""))
+            caller = await self._proofs.api_key(token)
+        else:
+            caller = await self._proofs.token(token, self._resources.get(request.path, ""))
+        return Identity(caller, spent=_TOKEN_SPENT, told=identity_headers(caller))
 
     async def _signer(
-        self, exchange: IncomingRequest, server: str, body: bytes, tools: Sequence[str]
-    ) -> tuple[Caller, bool]:
+        self, request: IncomingRequest, server: str, body: bytes, tools: Sequence[str], *, later: bool
+    ) -> tuple[Identity, bool]:
         """Who signed a request, and whether rules refuse it."""
-        posted = exchange.method == "POST"
+        posted = request.method == "POST"
         permitted = partial(self._acl.permits, server=server, tools=tools)
-        caller, denied = await self._proofs.signed(self._request(exchange, body), permitted, body=posted)
+        signed = self._request(request, body)
+        caller, denied, uses = await self._proofs.signed(signed, permitted, body=posted, later=later)
         if posted and not caller.digest_verified:
             if self._open.digest:
                 # The verifier sees to this; one that does not is no reason to let a body slip in.
@@ -326,14 +351,14 @@ class RequestAuthenticator:
             fields = {"agent": caller.id, "key": caller.key, "contentDigestVerified": False}
             log.info("body not bound to its signature", extra={"fields": fields})
         # A token or key of ours beside the signature is not the server's to see either (MCP authorization).
-        shown = b"".join(value for name, value in exchange.headers if name == b"authorization")
+        shown = b"".join(value for name, value in request.headers if name == b"authorization")
         ours = self._open.bearer or (self._open.api_keys and PREFIX.encode() in shown)
-        exchange.spent = _SIGNED_SPENT | _TOKEN_SPENT if ours else _SIGNED_SPENT
-        return caller, denied
+        spent = _ALL_SPENT if ours else _SIGNED_SPENT
+        return Identity(caller, uses=uses, spent=spent, told=identity_headers(caller)), denied
 
-    def _token(self, exchange: IncomingRequest) -> str | None:
+    def _token(self, request: IncomingRequest) -> str | None:
         """The bearer token of a request; None where it carries another kind of credential that need not be for us."""
-        values = [value for name, value in exchange.headers if name == b"authorization"]
+        values = [value for name, value in request.headers if name == b"authorization"]
         if len(values) > 1 or len(values[0]) > _MAX_CREDENTIAL or not values[0].isascii():
             raise Refused(Reason.CREDENTIALS_INVALID, "Authorization has to be there once, and short")
         scheme, _, token = values[0].strip().partition(b" ")
@@ -343,20 +368,20 @@ class RequestAuthenticator:
             raise Refused(Reason.CREDENTIALS_REQUIRED, "Authorization carries no bearer token")
         return None
 
-    def _request(self, exchange: IncomingRequest, body: bytes) -> Signed:
+    def _request(self, request: IncomingRequest, body: bytes) -> Signed:
         """The request as its sender saw it: under the name that they know this gateway by."""
-        host = exchange.fields.get(b"host", b"").decode("latin-1").strip()
-        if self._external is None and not self._is_here(host.lower(), exchange.server):
+        host = request.fields.get(b"host", b"").decode("latin-1").strip()
+        if self._external is None and not self._is_here(host.lower(), request.server):
             raise Refused(
                 Reason.HOST_NOT_ALLOWED,
                 "the signature is for another port or machine than the one that it came to",
                 advice="Sign for the address the gateway listens on; its operator names others in agents.external_url.",
             )
-        scheme, authority = (exchange.scheme, host) if self._external is None else self._external
-        path = (exchange.raw_path or exchange.path.encode()).partition(b"?")[0].decode("latin-1")
+        scheme, authority = (request.scheme, host) if self._external is None else self._external
+        path = (request.raw_path or request.path.encode()).partition(b"?")[0].decode("latin-1")
         # ASGI does not tell an empty query from none.
-        query = exchange.query.decode("latin-1") if exchange.query else None
-        return Signed(exchange.method, scheme, authority, path, query, tuple(exchange.headers), body)
+        query = request.query.decode("latin-1") if request.query else None
+        return Signed(request.method, scheme, authority, path, query, tuple(request.headers), body)
 
     def _is_here(self, host: str, server: tuple[str, int | None] | None) -> bool:
         """Whether a Host that the guard let pass is where the request came to, or what an operator calls the gateway.
@@ -372,33 +397,32 @@ class RequestAuthenticator:
             return False
         return name in self._names or name not in _OWN_MACHINE or ipaddress.ip_address(server[0]).is_loopback
 
-    async def _attest(self, exchange: IncomingRequest, caller: Caller, *, calls: bool) -> None:
-        proofs = self._proofs
+    async def _attest(self, request: IncomingRequest, found: Identity, caller: Caller, *, calls: bool) -> Identity:
+        found = replace(found, spent=found.spent | {self._proofs.kya_header})
         try:
-            exchange.caller = await proofs.attested(tuple(exchange.headers), caller)
+            return replace(found, caller=await self._proofs.attested(tuple(request.headers), caller))
         except Refused as refused:
             if not calls:
                 raise
-            exchange.barred = refused
-        exchange.spent |= {proofs.kya_header}
+            return replace(found, barred=refused)
 
     # ---- saying no ----
 
-    def _refused(self, exchange: IncomingRequest, refused: Refused) -> None:
-        caller = exchange.caller
+    def refusal(self, request: IncomingRequest, found: Identity, refused: Refused) -> CallerRefused:
+        """What there is to say of a sender who is refused: to them, in the log and in the counts."""
+        caller = found.caller
         self._tell("none" if caller is None else caller.source, refused.reason)
-        exchange.answering += self._proofs.challenges(refused, self._resources.get(exchange.path, ""))
-        fields = {"reason": refused.reason.value, "peer": exchange.peer or "", "path": exchange.path[:256]}
+        fields = {"reason": refused.reason.value, "peer": request.peer or "", "path": request.path[:256]}
         if caller is not None:
             fields["agent"] = caller.id
         log.warning("caller refused", extra={"fields": fields})
+        challenges = self._proofs.challenges(refused, self._resources.get(request.path, ""))
+        return CallerRefused(refused, replace(found, answering=found.answering + challenges))
 
-    def _broken(self, exchange: IncomingRequest, reason: Reason, why: str) -> Refused:
+    def _broken(self, request: IncomingRequest, found: Identity, reason: Reason, why: str) -> CallerRefused:
         # What broke goes to the operator's log; the caller learns only that nobody could tell who they are.
         log.error("check failed", extra={"fields": {"check": "agents", "reason": reason.value, "error": why}})
-        refused = Refused(reason, f"{reason.meaning} (check: agents)")
-        self._refused(exchange, refused)
-        return refused
+        return self.refusal(request, found, Refused(reason, f"{reason.meaning} (check: agents)"))
 
 
 _PASS: Final = Pass()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -69,6 +69,19 @@ class NonceStore(Protocol):
         """
 
 
+class HandedOver(Protocol):
+    """Says what a store uses up in the transaction of a decision, as the store has it."""
+
+    def nonce_use(self, scope: str, nonce: str, expires_at: int, now: int) -> Any:
+        """What `take_nonce` would record; its outcome says whether that was new."""
+
+    def budget_use(self, takes: Sequence[Take], now: int) -> Any:
+        """What `spend_all` would take; each has the key of its bucket."""
+
+    async def use_up(self, uses: Sequence[Any]) -> Sequence[Any]:
+        """Use these up in a transaction of their own; what became of each, up to the first that was not there."""
+
+
 class DirectoryStore(Protocol):
     """Listed agents and fetched directories. Times are milliseconds."""
 
@@ -92,7 +105,7 @@ class DirectoryStore(Protocol):
         """Call `changed`, on any thread and maybe without need, soon after others changed something; gives its end."""
 
 
-class AgentRepository(NonceStore, DirectoryStore, Protocol):
+class AgentRepository(NonceStore, DirectoryStore, HandedOver, Protocol):
     """Nonces, keys, agents, directories and budgets."""
 
     async def add_key(self, key: ApiKey) -> None:

@@ -24,8 +24,8 @@ from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, 
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
 from callgate.agents.nonces import StrangersShare
 from callgate.agents.storage import NonceStore
-from callgate.errors import ConfigError, Reason, Refused
-from callgate.gate import Caller
+from callgate.errors import ConfigError, Reason, Refused, SentBefore
+from callgate.gate import Caller, Headers, Use
 
 # More than any honest request has; a header is refused whole before anything of it is read.
 MAX_FIELD: Final = 8_192
@@ -704,6 +704,7 @@ class Verifier:
         clock: Clock = time.time,
         *,
         share: StrangersShare | None = None,
+        hand_over: Callable[[str, str, int, int], Any] | None = None,
     ) -> None:
         if problems := settings.problems(nonces=nonces is not None):
             raise ConfigError("; ".join(problems), advice="Change the settings for signatures and start again.")
@@ -713,6 +714,8 @@ class Verifier:
         self._lookup = lookup
         self._nonces = nonces
         self._share = share or StrangersShare()
+        # What stands for a nonce that is used up later, as the store has it.
+        self._hand_over = hand_over
         self._clock = clock
         self._needs_nonce = nonces is not None and settings.nonce == "required"
         self._needs_digest = settings.content_digest == "required"
@@ -727,10 +730,13 @@ class Verifier:
         """The first label whose signature holds and is new; otherwise Refused, for what is wrong with the first one."""
         return (await self.attribute(signed, _by_key))[0]
 
-    async def attribute(self, signed: Signed, attribute: Attribute) -> tuple[Verified, Attribution]:
+    async def attribute(
+        self, signed: Signed, attribute: Attribute, *, later: bool = False
+    ) -> tuple[Verified, Attribution, tuple[Use, ...]]:
         """The same, with whose it is. Of several signatures that hold, that of an agent that somebody listed counts.
 
-        A nonce is stored only for who is let in: otherwise strangers could fill the store.
+        A nonce is stored only for who is let in: otherwise strangers could fill the store. `later`: where one listed
+        agent signed, and signed once, its nonce may be handed over instead, for the transaction of a decision.
         """
         message = SignedMessage(signed)
         others: dict[str, Reason] = {}
@@ -749,9 +755,12 @@ class Verifier:
                 first = refused if first is None or first.status != refused.status else first
         if len(found) > 1:
             found.sort(key=lambda one: not one.whose.caller.listed)
+        if later and len(found) == 1 and not others and (uses := self._handed_over(found[0])) is not None:
+            return found[0].verified, found[0].whose, uses
         if found and (fresh := await self._fresh(found, others)) is not None:
             told = {label: reason.value for label, reason in others.items()}
-            return msgspec.structs.replace(fresh.verified, others=told) if told else fresh.verified, fresh.whose
+            verified = msgspec.structs.replace(fresh.verified, others=told) if told else fresh.verified
+            return verified, fresh.whose, ()
         why = first if first is not None and not found else Refused(Reason.NONCE_REPLAY)
         if len(others) > 1:
             why.data = {**why.data, "labels": {label: reason.value for label, reason in others.items()}}
@@ -833,12 +842,25 @@ class Verifier:
                 others[one.holds.label] = Reason.NONCE_REPLAY
         return first
 
+    def _handed_over(self, one: _Attributed) -> tuple[Use, ...] | None:
+        """What uses up the nonce later; None where it has to be used up now."""
+        terms, whose = one.holds.terms, one.whose
+        if whose.denied or terms.nonce is None or self._nonces is None:
+            return ()
+        if self._hand_over is None or not whose.caller.listed:
+            return None
+        item = self._hand_over(one.holds.key.thumbprint, terms.nonce, self._until(terms), round(self._clock() * 1000))
+        return (Use(item, _first_use),)
+
+    def _until(self, terms: Terms) -> int:
+        """Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature."""
+        return (terms.expires + 1 + self._skew) * 1000
+
     async def _take(self, nonces: NonceStore, one: _Attributed) -> bool:
         terms, key = one.holds.terms, one.holds.key
         if terms.nonce is None:
             return True
-        # Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
-        until, now = (terms.expires + 1 + self._skew) * 1000, round(self._clock() * 1000)
+        until, now = self._until(terms), round(self._clock() * 1000)
         listed = one.whose.caller.listed
         if not listed:
             self._share.demand(key.directory, now)
@@ -847,6 +869,12 @@ class Verifier:
         if not listed:
             self._share.add(key.directory, until)
         return True
+
+
+def _first_use(new: bool) -> Headers:
+    if not new:
+        raise SentBefore(Reason.NONCE_REPLAY)
+    return ()
 
 
 async def _by_key(verified: Verified) -> Attribution:

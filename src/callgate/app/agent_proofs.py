@@ -38,9 +38,9 @@ def configured_proofs(
         required = agents.signatures.content_digest == "required" or agents.names_tools
         settings = _settings(agents, production=production)
         share = StrangersShare()
-        lenient = Verifier(settings, directories.key, shelf, share=share)
+        lenient = Verifier(settings, directories.key, shelf, share=share, hand_over=shelf.nonce_use)
         digest = msgspec.structs.replace(settings, content_digest="required" if required else "optional")
-        strict = Verifier(digest, directories.key, shelf, share=share)
+        strict = Verifier(digest, directories.key, shelf, share=share, hand_over=shelf.nonce_use)
     return Proofs(
         directories=directories,
         strict=strict,

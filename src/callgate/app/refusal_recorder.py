@@ -203,8 +203,8 @@ def _tool(exchange: Exchange, call: Message | None) -> str:
 def _caller(exchange: Exchange) -> dict[str, str]:
     """Who was refused, as far as that is known: what is their own word says so."""
     known = {"peer": exchange.peer or "unknown"}
-    if exchange.caller is not None:
-        return proof_of(exchange.caller) | known
+    if exchange.identity.caller is not None:
+        return proof_of(exchange.identity.caller) | known
     proof, claimed = _claims(exchange)
     said = {name: printable(text, _TEXT_CHARS) for name, text in claimed.items() if text}
     return known | {"proof": proof} | {f"{name} (claimed, not verified)": text for name, text in said.items()}

@@ -173,6 +173,7 @@ class Runtime:
             kill_switch=self.switch.refusal,
             catch_up=self.catch_up,
             record=recorder.record,
+            use_up=recorder.use_up,
             agents=callers,
             pinning=no_objection if pinned is None else pinned,
             trust=no_objection if trusted is None else trusted.check,

@@ -44,7 +44,7 @@ from callgate.errors import (
     StoreUnavailable,
     Tampered,
 )
-from callgate.gate import Call, Count, Decision
+from callgate.gate import Call, Count, Decision, Headers, Use
 from callgate.pipeline.context import agent_of
 from callgate.pipeline.dispatcher import CallOutcome
 
@@ -539,15 +539,33 @@ class AuditLog:
         self.overdue: Callable[[], str | None] = lambda: None
         self._sequencer.check_continuation()
 
-    async def decided(self, record: DecisionRecord) -> None:
-        """Record a decision; durable when this returns, refused if it cannot be."""
+    async def decided(self, record: DecisionRecord, uses: tuple[Use, ...] = ()) -> Headers:
+        """Record a decision in one transaction with what its caller uses up; durable when this returns, refused if it
+        cannot be. Headers that say what is left; raises Spent where something was gone, and then nothing is on record.
+        """
         try:
-            await self.store.append(self.row(record))
+            row = self.row(record)
+        except Exception as error:
+            if uses:
+                await self.use_up(uses)
+            if isinstance(error, (TypeError, ValueError, RecursionError)):
+                # A value that JSON cannot hold: what cannot be recorded does not pass.
+                raise Refused(Reason.AUDIT_UNAVAILABLE, f"the call cannot be recorded: {error}") from error
+            raise
+        try:
+            return await self.use_up(uses, row)
         except StoreUnavailable as error:
             raise Refused(Reason.AUDIT_UNAVAILABLE, str(error)) from error
-        except (TypeError, ValueError, RecursionError) as error:
-            # A value that JSON cannot hold: what cannot be recorded does not pass.
-            raise Refused(Reason.AUDIT_UNAVAILABLE, f"the call cannot be recorded: {error}") from error
+
+    async def use_up(self, uses: tuple[Use, ...], row: AuditRow | None = None) -> Headers:
+        """The same ahead of the decision, in a transaction of its own."""
+        found = await self.store.append(row, tuple([use.item for use in uses]))
+        headers: Headers = ()
+        for use, result in zip(uses, found, strict=False):
+            headers += use.outcome(result)
+        if len(found) != len(uses):
+            raise Refused(Reason.AUDIT_UNAVAILABLE, "the store did not use up what the call stands on")
+        return headers
 
     def refused(self, record: DecisionRecord) -> bool:
         """Record with the next batch that somebody was refused; whether that can be. They are refused either way."""
@@ -715,7 +733,7 @@ class AuditRecorder:
         self._metrics = metrics
         self._gateway = gateway
 
-    async def record(self, call: Call, decision: Decision) -> None:
+    async def record(self, call: Call, decision: Decision) -> Headers:
         """Make a decision durable, in one transaction with what it uses up; raises if that fails."""
         record = decision_record(call, decision, self._arguments, self._gateway, agent_of)
         try:
@@ -723,14 +741,20 @@ class AuditRecorder:
             if decision.refused is None and any(
                 getattr(answer.verdict, "use", None) is not None for answer in decision.answers
             ):
+                # What was asked of a person took long: what the caller used up was used up before that.
+                headers = await self.use_up(decision.consumes) if decision.consumes else ()
                 await self._use(decision.uses, record)
-            else:
-                await self._audit.decided(record)
+                return headers
+            return await self._audit.decided(record, decision.consumes)
         except Spent:
             raise
         except CallgateError:
             self._metrics.append_failures.value += 1
             raise
+
+    async def use_up(self, uses: tuple[Use, ...]) -> Headers:
+        """Use up ahead of a decision what a caller uses up by calling."""
+        return await self._audit.use_up(uses)
 
     async def _use(self, uses: tuple[Any, ...], record: DecisionRecord) -> None:
         """Consume, counter and record stand or fall together (SEP-2672 §4.8, steps 13 and 14)."""

@@ -196,7 +196,9 @@ class Storage(Protocol):
     def failing(self) -> str | None:
         """Why the last batch of writes could not be written; None if it was."""
 
-    async def append(self, row: AuditRow) -> None: ...
+    async def append(self, row: AuditRow | None, uses: tuple[Any, ...] = ()) -> list[Any]:
+        """Write a row, durable when this returns, with what it uses up; what became of each use. The row is written
+        only where all of it was there."""
 
     def append_soon(self, row: AuditRow) -> None: ...
 

@@ -10,7 +10,7 @@ import secrets
 import time
 import tomllib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import cache, lru_cache
 from importlib.resources import files
 from types import MappingProxyType
@@ -18,8 +18,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from callgate.errors import Reason, Refused, StoreError, place
-from callgate.gate import Call, Context, Decision, Gate
+from callgate.errors import Reason, Refused, SentBefore, Spent, StoreError, place
+from callgate.gate import Call, Context, Decision, Gate, Headers
 from callgate.jsonrpc import (
     TOOLS_CALL,
     BadMessage,
@@ -121,6 +121,8 @@ class Admitted(msgspec.Struct, frozen=True):
     calls: tuple[InFlight, ...] = ()
     amend: Transform | None = None
     after: AsyncTransform | None = None
+    # For the head of the answer: what is left to the caller.
+    headers: Headers = ()
 
     async def passing(self, raw: bytes) -> bytes:
         """What the client gets of a message of the server's."""
@@ -140,14 +142,25 @@ class Admitted(msgspec.Struct, frozen=True):
 class Rejected(Exception):
     """A client's message that goes no further: what to answer, if anything is to be answered.
 
-    `silent`: nothing is, because the client took its request back.
+    `silent`: nothing is, because the client took its request back. `headers` are for the head of the answer. `replay`
+    is a call that is not on record, because it was sent before.
     """
 
-    def __init__(self, refused: Refused, reply: bytes | None, *, silent: bool = False) -> None:
+    def __init__(
+        self,
+        refused: Refused,
+        reply: bytes | None,
+        *,
+        silent: bool = False,
+        headers: Headers = (),
+        replay: Message | None = None,
+    ) -> None:
         super().__init__(str(refused))
         self.refused = refused
         self.reply = reply
         self.silent = silent
+        self.headers = headers
+        self.replay = replay
 
 
 class LocalResponse(Exception):
@@ -277,28 +290,37 @@ class Dispatcher:
             raise Rejected(refused, refuse_all(message, refused)) from None
 
     async def _admit_call(self, message: Message, context: Context) -> Admitted:
-        call, stages = self._call(message, context), self.stages
+        stages = self.stages
+        try:
+            call = self._call(message, context)
+        except Rejected:
+            # It goes no further, and what it uses up is used up all the same.
+            if context.uses:
+                with suppress(Spent, StoreError):
+                    await self.gate.use_up(context.uses)
+            raise
         if stages is not None and call.tool in stages.tools and self.gate.closed() is None:
             await self._answer(message, context, stages, call)
         started = time.perf_counter()
         decision = await self.gate.decide(call)
         # How long the call waited for a person says nothing of the gate.
         waited = context.line.waited if isinstance(context, RequestContext) else 0.0
-        self._recorder.decided(call, decision, time.perf_counter() - started - waited)
+        if not isinstance(decision.refused, SentBefore):
+            self._recorder.decided(call, decision, time.perf_counter() - started - waited)
         if decision.refused is not None:
             if stages is not None:
                 stages.refused(call, decision.refused)
-            raise self._rejected(message, call, decision.refused)
+            raise self._rejected(message, call, decision.refused, decision.headers)
         assert message.id is not None
         flights = (InFlight(call, message.id, self._recorder, self._clock, self._clock()),)
         if stages is None:
-            return Admitted(message, flights)
+            return Admitted(message, flights, headers=decision.headers)
         changed = await stages.recheck(call) if waited else None
         outgoing, amend, after = stages.outgoing(message, context, (AllowedCall(message, call, decision),))
         if changed is not None:
             flights[0].finish("blocked", code=changed.code)
             raise self._rejected(message, call, changed)
-        return Admitted(outgoing, flights, amend, after)
+        return Admitted(outgoing, flights, amend, after, decision.headers)
 
     @staticmethod
     async def _answer(message: Message, context: Context, stages: Stage, call: Call | None = None) -> None:
@@ -418,19 +440,21 @@ class Dispatcher:
             call_id, at, wanted.name, wanted.arguments, wanted.canonical, message.raw, message.meta, context, agent
         )
 
-    def _rejected(self, message: Message, call: Call, refused: Refused) -> Rejected:
+    def _rejected(self, message: Message, call: Call, refused: Refused, headers: Headers = ()) -> Rejected:
         """A call that goes no further, in the form that its client shows."""
+        if isinstance(refused, SentBefore):
+            return Rejected(refused, error_reply(message.id, refused), replay=message)
         if isinstance(refused.data, SubstituteResult):
             if refused.data.result is None:
-                return Rejected(refused, None, silent=True)
-            return Rejected(refused, _reply(message, refused.data.result))
+                return Rejected(refused, None, silent=True, headers=headers)
+            return Rejected(refused, _reply(message, refused.data.result), headers=headers)
         if form_for(self._refusals, call.context, refused) == "error":
-            return Rejected(refused, error_reply(message.id, refused, call=call.id))
+            return Rejected(refused, error_reply(message.id, refused, call=call.id), headers=headers)
         # For HTTP it is an answer like any other.
         told = Refused(
             refused.reason, refused.message, code=refused.code, advice=refused.advice, data=refused.data, status=200
         )
-        return Rejected(told, _reply(message, refusal_result(refused, call.context, call.id)))
+        return Rejected(told, _reply(message, refusal_result(refused, call.context, call.id)), headers=headers)
 
 
 def _reply(message: Message, result: Mapping[str, Any]) -> bytes:

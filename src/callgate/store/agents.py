@@ -15,7 +15,7 @@ from callgate.agents.model import ApiKey
 from callgate.agents.storage import BucketState, Fetched, Listed, Take
 from callgate.canonical import parts_hash
 from callgate.store.backend import Backend
-from callgate.store.front import Store
+from callgate.store.front import Consumed, Store
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.statements import SWEEP_ROWS, Repository, Statement, pack, sweep, sweeping, unpack
 
@@ -102,9 +102,9 @@ class NonceUse(msgspec.Struct, frozen=True, gc=False):
 
 
 class NonceWriter:
-    """Writes the nonces of a batch; for each, whether it was new."""
+    """Writes the nonces of a batch; for each, whether it was new. Ahead of budgets: a replay uses up nobody's."""
 
-    lock_order: Final = 3
+    lock_order: Final = 0
 
     def __init__(self, backend: Backend) -> None:
         self._changes = backend.changes if isinstance(backend, SqliteBackend) else None
@@ -172,6 +172,10 @@ _FULL_SOONEST: Final = Statement(
     "DELETE FROM agent_budget WHERE key IN"
     " (SELECT key FROM agent_budget ORDER BY full_at LIMIT ? FOR UPDATE SKIP LOCKED)",
 )
+
+
+def _enough(budgets: Sequence[BucketState]) -> bool:
+    return all(budget.ok for budget in budgets)
 
 
 class SqlAgents(Repository):
@@ -330,6 +334,15 @@ class SqlAgents(Repository):
         one = NonceUse(parts_hash(scope, nonce), max(0, min(expires_at, latest)), max(0, min(now, latest)))
         new: bool = await self._store.run_together(self._take, one)
         return new
+
+    def nonce_use(self, scope: str, nonce: str, expires_at: int, now: int) -> Consumed:
+        return Consumed(self._take, NonceUse(parts_hash(scope, nonce), storage.moment(expires_at), now), bool)
+
+    def budget_use(self, takes: Sequence[Take], now: int) -> Consumed:
+        return Consumed(self._spend, ([(take.key, take) for take in takes], now), _enough)
+
+    async def use_up(self, uses: Sequence[Consumed]) -> list[Any]:
+        return await self._store.append(None, tuple(uses))
 
     async def spend(self, bucket: str, cost: float, per_ms: float, burst: float, now: int) -> tuple[bool, float]:
         (budget,) = await self.spend_all([Take(bucket, per_ms, burst, cost)], now)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
@@ -30,9 +30,21 @@ log = logging.getLogger(__name__)
 Together: TypeAlias = Callable[[Any, Sequence[Any]], Sequence[Any]]
 
 
+class Consumed(NamedTuple):
+    """Something that can be used up once: written with others of its kind. `holds` reads from what became of it
+    whether it was still there."""
+
+    together: Together
+    item: Any
+    holds: Callable[[Any], bool]
+
+
 class Job(msgspec.Struct, eq=False):
     """A row to append, an operation to run or an item to write with others, and the future that waits, if any; or who
-    is told afterwards, and on which event loop."""
+    is told afterwards, and on which event loop.
+
+    What a row `uses` is used up before it is written, each in its turn. The row is written only if all of it was there.
+    """
 
     row: AuditRow | None
     operation: Callable[[Connection], Any] | None
@@ -43,6 +55,7 @@ class Job(msgspec.Struct, eq=False):
     told: tuple[asyncio.AbstractEventLoop, Callable[[Any], None]] | None = None
     result: Any = None
     error: BaseException | None = None
+    uses: tuple[Consumed, ...] = ()
 
     @property
     def abandoned(self) -> bool:
@@ -209,7 +222,7 @@ class Writer:
     def _write(self, batch: Sequence[Job]) -> None:
         conn = self._connection()
         driver = conn.connection.driver_connection
-        rows = [job.row for job in batch if job.row is not None]
+        rows = [job.row for job in batch if job.row is not None and not job.uses]
         if len(rows) == len(batch):
             self._backend.insert(driver, rows)
             return
@@ -227,14 +240,25 @@ class Writer:
 
     def _write_together(self, driver: Any, batch: Sequence[Job], rows: Sequence[AuditRow]) -> None:
         """After the operations: whatever they lock is locked first, in every process."""
-        kinds: dict[Together, list[Job]] = {}
+        kinds: dict[Together, list[tuple[Job, Consumed | None]]] = {}
         for job in batch:
             if job.together is not None:
-                kinds.setdefault(job.together, []).append(job)
+                kinds.setdefault(job.together, []).append((job, None))
+            if job.uses:
+                job.result, job.error = [], None
+                for one in job.uses:
+                    kinds.setdefault(one.together, []).append((job, one))
         # In one order over all processes: two batches that lock the same rows wait for each other, never in a circle.
-        for write, jobs in sorted(kinds.items(), key=lambda kind: _lock_order(kind[0])):
-            for job, result in zip(jobs, write(driver, [job.item for job in jobs]), strict=True):
-                job.result, job.error = result, None
+        # The same order has a nonce before a budget: who sends a request again uses up nothing of its sender's.
+        for write, wanted in sorted(kinds.items(), key=lambda kind: _lock_order(kind[0])):
+            jobs = [(job, use) for job, use in wanted if use is None or _holds(job)]
+            items = [job.item if use is None else use.item for job, use in jobs]
+            for (job, used), result in zip(jobs, write(driver, items) if items else (), strict=True):
+                if used is None:
+                    job.result, job.error = result, None
+                else:
+                    job.result.append(result)
+        rows = [*rows, *(job.row for job in batch if job.uses and job.row is not None and _holds(job))]
         if rows:
             self._backend.insert_within(driver, rows)
 
@@ -306,6 +330,11 @@ class Writer:
         if self._conn is not None:
             self._conn.close()
             self._conn = None
+
+
+def _holds(job: Job) -> bool:
+    """Whether all that the job has used up so far was there."""
+    return all(use.holds(result) for use, result in zip(job.uses, job.result, strict=False))
 
 
 def _lock_order(write: Together) -> int:
@@ -414,16 +443,20 @@ class Store:
 
     # -- the hot path ------------------------------------------------------------------------------------------
 
-    async def append(self, row: AuditRow) -> None:
-        """Write one audit row; durable when this returns."""
+    async def append(self, row: AuditRow | None, uses: tuple[Consumed, ...] = ()) -> list[Any]:
+        """Write one audit row, durable when this returns, in the transaction in which all that it uses is used up.
+
+        What became of each use, as far as it came to it: where one was not there, the row is not written. What was
+        used up before stays so. Uses are given in the order in which their kinds are written.
+        """
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+        future: asyncio.Future[list[Any] | None] = loop.create_future()
         if not self._writer_started:
             self._start_writer()
-        self._writer.put(Job(row, None, future, time.monotonic()))
+        self._writer.put(Job(row, None, future, time.monotonic(), uses=uses))
         if self._watchdog is None:
             self._watchdog = loop.call_later(_WATCHDOG_SECONDS, self._watch_stuck, loop)
-        await future
+        return await future or []
 
     def append_soon(self, row: AuditRow) -> None:
         """Write one audit row with the next batch; tried again if the store is unavailable for a while."""

@@ -20,7 +20,7 @@ from callgate.agents.storage import BucketState, Fetched, Take
 from callgate.audit.records import AuditRow
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
-from callgate.store.front import Job, Store, T, Together
+from callgate.store.front import Consumed, Job, Store, T, Together
 from callgate.store.sqlite import SqliteBackend
 
 log = logging.getLogger(__name__)
@@ -37,11 +37,12 @@ class MemoryStore(Store):
         super().__init__(backend, busy_seconds=0.0)
         weakref.finalize(self, backend.engine.dispose)
 
-    async def append(self, row: AuditRow) -> None:
-        job = Job(row, None, None, 0.0)
+    async def append(self, row: AuditRow | None, uses: tuple[Consumed, ...] = ()) -> list[Any]:
+        job = Job(row, None, None, 0.0, uses=uses)
         self._writer.write_now(job)
         if job.error is not None:
             raise job.error
+        return job.result or []
 
     def append_soon(self, row: AuditRow) -> None:
         job = Job(row, None, None, 0.0)
@@ -98,6 +99,12 @@ class MemoryAgents(SqlAgents):
 
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         return self._nonces.take(scope, nonce, expires_at, now)
+
+    def nonce_use(self, scope: str, nonce: str, expires_at: int, now: int) -> Consumed:
+        def take(_driver: object, wanted: Sequence[None]) -> list[bool]:
+            return [self._nonces.take(scope, nonce, expires_at, now) for _ in wanted]
+
+        return Consumed(take, None, bool)
 
     async def keep_directory(self, fetched: Fetched) -> bool:
         kept = await super().keep_directory(fetched)

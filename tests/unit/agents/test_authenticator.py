@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 
 from callgate.agents.apikeys import ApiKeys
-from callgate.agents.authenticator import Authenticator, Limited, TestKey, VerifyOptions, by_environment, verified
+from callgate.agents.authenticator import Authenticator, TestKey, VerifyOptions, by_environment, verified
 from callgate.agents.directories import AgentIdentity, Sources
 from callgate.agents.kya import Attested, KyaPay, KyaPolicy, KyaSettings
-from callgate.agents.limits import MemoryLimiter
+from callgate.agents.limits import MemoryLimiter, OverBudget
 from callgate.agents.model import AgentPolicy, ToolPolicy
 from callgate.agents.tokens import Bearer, BearerSettings
 from callgate.agents.tokens import Issuer as Trusted
@@ -419,7 +419,7 @@ async def test_in_two_steps_for_a_gateway_that_reads_the_calls_itself():
         await gate.auth.permit(known.caller, ["look", "rm"])
     assert refused.value.reason is Reason.TOOL_DENIED
     await gate.auth.permit(known.caller, ["look"])
-    with pytest.raises(Limited) as limited:
+    with pytest.raises(OverBudget) as limited:
         await gate.auth.permit(known.caller, ["look"])
     assert limited.value.status == 429
     assert b"retry-after" in dict(limited.value.headers)

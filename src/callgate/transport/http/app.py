@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from callgate.errors import Reason, Refused, UpstreamError, place
-from callgate.gate import Context
+from callgate.gate import NOBODY, CallerRefused, Context, Identity
 from callgate.jsonrpc import TOOLS_CALL, BadMessage, Batch, Message, MessageKind, error_reply, parse
 from callgate.pipeline.context import (
     NOBODY_KNOWN,
@@ -113,7 +113,7 @@ def listening(server: str, exchange: Exchange, protocol: str | None, clients: Cl
     session = session_digest(exchange.session) if b"mcp-session-id" in exchange.fields else None
     greeted = NOBODY_KNOWN if clients is None or session is None else clients.at(server, session)
     return StreamContext(
-        server, "http", session, protocol, exchange.peer, exchange.fields, exchange.caller, greeted=greeted
+        server, "http", session, protocol, exchange.peer, exchange.fields, exchange.identity.caller, greeted=greeted
     )
 
 
@@ -136,8 +136,9 @@ def visit(
         protocol,
         exchange.peer,
         exchange.fields,
-        exchange.caller,
-        exchange.barred,
+        exchange.identity.caller,
+        exchange.identity.barred,
+        exchange.identity.uses,
         line=line,
         # Only at the start of a session does a client say who it is for all that follows.
         greeted=NOBODY_KNOWN if clients is None or session is None else clients.at(server, session),
@@ -159,7 +160,7 @@ _GROUPS: Final = "/groups/"
 
 
 class Authenticate(Protocol):
-    """Finds out who sends a request, and notes it on the exchange; both raise Refused."""
+    """Finds out who sends a request; both raise CallerRefused."""
 
     # One of these headers has to be there; empty where nobody has to prove anything.
     proof_headers: frozenset[bytes]
@@ -167,8 +168,13 @@ class Authenticate(Protocol):
     def precheck(self, exchange: Exchange) -> None:
         """Before the body is read."""
 
-    async def authenticate(self, exchange: Exchange, server: str, body: bytes, tools: Sequence[str]) -> None:
-        """`tools` are those that the request calls."""
+    async def authenticate(
+        self, exchange: Exchange, server: str, body: bytes, tools: Sequence[str], *, later: bool = False
+    ) -> Identity:
+        """`tools` are those that the request calls. `later`: what it uses up goes with the gate's decision."""
+
+    def refusal(self, exchange: Exchange, found: Identity, refused: Refused) -> CallerRefused:
+        """What there is to say of a request that turned out to be refused afterwards."""
 
 
 class Upstream(Protocol):
@@ -392,7 +398,7 @@ class App:
                 await self._post(site, upstream, exchange)
                 return
             if site.agents is not None:
-                await site.agents.authenticate(exchange, upstream.name, b"", ())
+                await _identify(site.agents, exchange, upstream.name)
                 # A directory may have been fetched for it meanwhile.
                 if (closed := site.dispatcher.gate.closed()) is not None:
                     raise closed
@@ -419,10 +425,11 @@ class App:
             return
         try:
             agents.precheck(exchange)
-        except Refused as refused:
+        except CallerRefused as denied:
+            exchange.identify(denied.identity)
             if exchange.method == "POST":
-                await self._record_unproven(site, exchange, refused)
-            raise
+                await self._record_unproven(site, exchange, denied.refused)
+            raise denied.refused from None
 
     async def _record_unproven(self, site: Site, exchange: Exchange, refused: Refused) -> None:
         """The body is read for the record alone: if it is short and comes at once. Otherwise headers say what it is."""
@@ -484,7 +491,7 @@ class App:
                 if not asks and await dispatcher.takes(message, context):
                     await exchange.respond(202)
                     return
-            if not upstream.sees_headers and (exchange.barred or dispatcher.gate.closed()) is None:
+            if not upstream.sees_headers and (exchange.identity.barred or dispatcher.gate.closed()) is None:
                 try:
                     await upstream.prepare(exchange, message)
                 except Refused as refused:
@@ -493,12 +500,12 @@ class App:
                 await self._traced(site, upstream, exchange, message, context)
             else:
                 entry = await dispatcher.admit(message, context)
-                await dispatcher.pre_dispatch_check(entry, exchange.barred)
+                await dispatcher.pre_dispatch_check(entry, context.barred)
                 await self._pass_on(upstream, exchange, entry)
         except BadMessage as error:
             await exchange.refuse(error, error.rpc_id)
         except Rejected as rejected:
-            await _answer_rejected(exchange, rejected)
+            await self._reject(site, upstream, exchange, rejected)
         except LocalResponse as answered:
             await exchange.respond(200, answered.reply, [JSON])
 
@@ -512,24 +519,38 @@ class App:
             raise closed
         if site.agents is None:
             return
-        exchange.barred = closed
         if closed is not None:
+            exchange.identify(Identity(barred=closed))
             return
         # What it calls, as far as it says; what cannot be read as a call is refused later.
         calls = [one.params for one in messages if one.method == TOOLS_CALL]
         names = [params.get("name") if isinstance(params, dict) else None for params in calls]
         tools = tuple(name if isinstance(name, str) else "" for name in names)
+        later = isinstance(message, Message) and _goes_before_the_gate(site, upstream, message, tools)
         try:
-            await site.agents.authenticate(exchange, upstream.name, message.raw, tools)
-        except Refused as refused:
-            self._watched.refusals.refused(exchange, upstream.name, message, refused)
-            raise Rejected(refused, refuse_all(message, refused)) from None
+            exchange.identify(await site.agents.authenticate(exchange, upstream.name, message.raw, tools, later=later))
+        except CallerRefused as denied:
+            exchange.identify(denied.identity)
+            self._watched.refusals.refused(exchange, upstream.name, message, denied.refused)
+            raise Rejected(denied.refused, refuse_all(message, denied.refused)) from None
         # That may have taken a while; requests are looked at once more before they leave.
         if (
             all(one.kind is not MessageKind.REQUEST for one in messages)
             and (closed := site.dispatcher.gate.closed()) is not None
         ):
             raise closed
+
+    async def _reject(self, site: Site, upstream: Upstream, exchange: Exchange, rejected: Rejected) -> None:
+        if rejected.replay is not None and site.agents is not None:
+            # Only its decision showed that it was sent before. It is answered and counted as if that had come first.
+            refusal = site.agents.refusal(exchange, NOBODY, rejected.refused)
+            exchange.identify(refusal.identity)
+            self._watched.refusals.refused(exchange, upstream.name, rejected.replay, rejected.refused)
+        exchange.answer_with(rejected.headers)
+        if rejected.silent:
+            await exchange.silence()
+        else:
+            await exchange.refuse(rejected.refused, reply=rejected.reply)
 
     async def _traced(
         self, site: Site, upstream: Upstream, exchange: Exchange, message: Message | Batch, context: Context
@@ -540,7 +561,7 @@ class App:
                 entry = await site.dispatcher.admit(message, context)
             except Rejected as rejected:
                 span.refused(rejected.refused.reason)
-                await _answer_rejected(exchange, rejected)
+                await self._reject(site, upstream, exchange, rejected)
                 return
             except LocalResponse as answered:
                 span.allowed()
@@ -548,11 +569,12 @@ class App:
                 return
             span.allowed()
             exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
-            await site.dispatcher.pre_dispatch_check(entry, exchange.barred)
+            await site.dispatcher.pre_dispatch_check(entry, context.barred)
             await self._pass_on(upstream, exchange, entry)
 
     async def _pass_on(self, upstream: Upstream, exchange: Exchange, entry: Admitted) -> None:
         endless = isinstance(entry.message, Message) and entry.message.method == _SUBSCRIBE
+        exchange.answer_with(entry.headers)
         try:
             if endless:
                 with self._heard(exchange, entry.message):
@@ -629,11 +651,20 @@ async def _publish(exchange: Exchange, document: bytes) -> None:
     await exchange.respond(200, document, [JSON, (b"access-control-allow-origin", b"*")])
 
 
-async def _answer_rejected(exchange: Exchange, rejected: Rejected) -> None:
-    if rejected.silent:
-        await exchange.silence()
-    else:
-        await exchange.refuse(rejected.refused, reply=rejected.reply)
+async def _identify(agents: Authenticate, exchange: Exchange, server: str) -> None:
+    """Who asks for something that is no message; raises Refused."""
+    try:
+        exchange.identify(await agents.authenticate(exchange, server, b"", ()))
+    except CallerRefused as denied:
+        exchange.identify(denied.identity)
+        raise denied.refused from None
+
+
+def _goes_before_the_gate(site: Site, upstream: Upstream, message: Message, tools: Sequence[str]) -> bool:
+    """Whether a message is one call, which does nothing anywhere before the gate decides on it."""
+    stages = site.dispatcher.stages
+    called = message.kind is MessageKind.REQUEST and len(tools) == 1 and upstream.sees_headers
+    return called and (stages is None or tools[0] not in stages.tools)
 
 
 def _id_of(message: Message | Batch) -> int | str | None:

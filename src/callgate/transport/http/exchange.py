@@ -14,7 +14,7 @@ from typing import Any, Final, Self, TypeAlias
 from urllib.parse import urlsplit
 
 from callgate.errors import MessageError, Reason, Refused, UpstreamError
-from callgate.gate import Caller
+from callgate.gate import NOBODY, Headers, Identity
 from callgate.jsonrpc import Batch, Message, MessageKind, RequestId, error_reply
 from callgate.protocol import CAPABILITIES_META, HANDSHAKE_VERSIONS, HOP_BY_HOP, VERSION_META
 from callgate.transport.lines import one_line
@@ -135,11 +135,9 @@ class Exchange:
     """A request to read and an answer to write; `fields` has the headers by name."""
 
     __slots__ = (
+        "_answering",
         "_receive",
         "_send",
-        "answering",
-        "barred",
-        "caller",
         "fields",
         "greeted",
         "headers",
@@ -156,7 +154,6 @@ class Exchange:
         "scheme",
         "server",
         "session",
-        "spent",
         "started",
         "status",
         "streaming",
@@ -194,20 +191,26 @@ class Exchange:
         # How many bytes of the gateway's room for bodies it takes.
         self.held = 0
         self.trace: dict[bytes, bytes] = {}
-        # Who sent it, once that is verified; and what is held against their calls all the same.
-        self.caller: Caller | None = None
-        self.barred: Refused | None = None
-        # Headers that were for the gateway alone, those that tell the server who calls, and those of the answer.
-        self.spent: frozenset[bytes] = frozenset()
-        self.identity: tuple[tuple[bytes, bytes], ...] = ()
-        self.answering: tuple[tuple[bytes, bytes], ...] = ()
+        # Who sent it, once that is verified, and what more the answer says than what it answers.
+        self.identity = NOBODY
+        self._answering: Headers = ()
         self._receive = receive
         self._send = send
 
     @property
     def owner(self) -> str:
         """Whose a session is that this request opens: a verified agent's is nobody else's. Empty for the unnamed."""
-        return "" if self.caller is None else self.caller.id
+        caller = self.identity.caller
+        return "" if caller is None else caller.id
+
+    def identify(self, identity: Identity) -> None:
+        """Who sent it is known now."""
+        self.identity = identity
+        self._answering += identity.answering
+
+    def answer_with(self, headers: Headers) -> None:
+        """Headers for the answer, whatever it will be."""
+        self._answering += headers
 
     def refuse_repeated(self) -> None:
         """Raise where a header that has to be single is not."""
@@ -244,7 +247,7 @@ class Exchange:
         head = [] if headers is None else headers
         if self.greeted is not None:
             self._greet(self.greeted, head)
-        head += self.answering
+        head += self._answering
         if body or status not in (202, 204, 304):
             head.append((b"content-length", b"%d" % len(body)))
         self.started = True
@@ -268,7 +271,7 @@ class Exchange:
             return
         if self.greeted is not None:
             self._greet(self.greeted, headers)
-        headers += self.answering
+        headers += self._answering
         self.started = self.streaming = True
         self.status = status
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
@@ -718,14 +721,15 @@ class RequestHeaderFilter:
         self._drop = drop | {name for name, _ in self._own}
 
     def headers(self, exchange: Exchange) -> list[tuple[bytes, bytes]]:
-        drop = self._drop | exchange.spent if exchange.spent else self._drop
+        identity = exchange.identity
+        drop = self._drop | identity.spent if identity.spent else self._drop
         connection = exchange.fields.get(b"connection")
         if connection is not None and (exchange.repeats or connection not in _PLAIN_CONNECTION):
             drop = drop | _named_by_connection(exchange.headers)
         # RFC 9110 §5.5: white space around a value is not part of it; httptools leaves it there.
         up = [(name, value.strip()) for name, value in exchange.headers if name not in drop and name[:8] != _OURS]
         up += self._own
-        up += exchange.identity
+        up += identity.told
         if exchange.trace:
             up = [item for item in up if item[0] not in exchange.trace]
             up += exchange.trace.items()
