@@ -234,8 +234,8 @@ def wait_for_passkey(opened: OpenedStore, issued: IssuedTicket, url: str | None)
 async def tell_enrolled(opened: OpenedStore, held: Credential) -> None:
     """Who has enrolled what, and what they can do with it."""
     say(f"{held.user}'s passkey {plain(held.name)!r} is enrolled: {kind(held).lower()}.")
-    if told := await _what_it_approves(opened, held):
-        say(told)
+    if text := await _what_it_approves(opened, held):
+        say(text)
 
 
 async def _issue(opened: OpenedStore, user: str, display_name: str, minutes: float | None) -> IssuedTicket:
@@ -248,8 +248,8 @@ async def _issue(opened: OpenedStore, user: str, display_name: str, minutes: flo
     assert issued is not None
     twin = next((one for one in others if one.casefold() == user.casefold()), None)
     held = tuple(one.id for one in await approvals.shelf.credentials(user))
-    told = "" if demands is None else choice(person, demands)
-    return IssuedTicket(user, person.display_name, known is None, ticket, issued.expires_at, twin, held, told)
+    approves = "" if demands is None else choice(person, demands)
+    return IssuedTicket(user, person.display_name, known is None, ticket, issued.expires_at, twin, held, approves)
 
 
 def _print(issued: IssuedTicket, url: str | None, *, as_json: bool, here: bool = False, waits: bool = False) -> None:

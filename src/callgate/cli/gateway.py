@@ -133,18 +133,17 @@ def main(config: str, ready: str | None = None, idle: str = "600") -> None:
 
 def _run(path: Path, idle: float, listens: Callable[[], None]) -> bool:
     """Be the gateway until the end; False where another one is."""
-    from callgate.local.holding import AlreadyRunning, holding
+    from callgate.local.holding import holding
     from callgate.prompts.hook import SHARED
     from callgate.prompts.listener import listening
 
     at = place_of(path)
-    try:
-        # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
-        with holding(at), listening(SHARED) as prompts:
-            _serve(at, path, idle, listens, prompts)
-    except AlreadyRunning:
-        return False
-    return True
+    with holding(at) as ours:
+        if ours:
+            # Before the rest is loaded, which takes a while: the user may have sent a prompt already.
+            with listening(SHARED) as prompts:
+                _serve(at, path, idle, listens, prompts)
+        return ours
 
 
 def _serve(at: Place, path: Path, idle: float, listens: Callable[[], None], prompts: PromptListener | None) -> None:

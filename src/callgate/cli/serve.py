@@ -82,15 +82,15 @@ def _place(path: Path | None) -> Iterator[Place | None]:
     with contextlib.ExitStack() as stack:
         at: Place | None = None
         try:
-            from callgate.local.holding import AlreadyRunning, holding
+            from callgate.local.holding import holding
 
             wanted = Place(None if path is None else str(path))
-            stack.enter_context(holding(wanted, 0))
-            at = wanted
+            if stack.enter_context(holding(wanted, 0)):
+                at = wanted
+            else:
+                get("callgate.gateway").info("another gateway stands before wrapped servers", config=str(path))
         except ImportError:  # Windows
             pass
-        except AlreadyRunning:
-            get("callgate.gateway").info("another gateway stands before wrapped servers", config=str(path))
         except LocalError as error:
             get("callgate.gateway").warning("wrapped servers are not taken", error=error.message)
         yield at

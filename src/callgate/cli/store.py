@@ -121,8 +121,8 @@ def restore(
         lost = log.forked is not None
         if lost:
             log.accept_restore(operator(), why)
-    told = "What is lost by it is accepted in the log." if lost else "Nothing is lost by it in the log."
-    typer.echo(f"{source} is the store now. {told}")
+    text = "What is lost by it is accepted in the log." if lost else "Nothing is lost by it in the log."
+    typer.echo(f"{source} is the store now. {text}")
 
 
 def _check_copy(source: Path, loaded: Config) -> None:

@@ -120,8 +120,8 @@ def list_credentials(
     rows = [passkey_row(one) for one in held]
     approves = None if demands is None else [_approves(one, demands) for one in held]
     if as_json:
-        told = approves or [""] * len(rows)
-        print_json([{**msgspec.to_builtins(row), "approves": one} for row, one in zip(rows, told, strict=True)])
+        texts = approves or [""] * len(rows)
+        print_json([{**msgspec.to_builtins(row), "approves": one} for row, one in zip(rows, texts, strict=True)])
     elif not rows:
         say(f"No passkey is enrolled. `callgate enroll {user or 'USER'}` makes the link to enrol one.")
     else:
@@ -190,8 +190,8 @@ def _print(rows: list[PasskeyRow], approves: list[str] | None, *, everything: bo
     ]
     if approves is not None:
         headings.append("approves")
-        for cells, told in zip(table, approves, strict=True):
-            cells.append(told)
+        for cells, text in zip(table, approves, strict=True):
+            cells.append(text)
     if everything:
         headings.append("revoked")
         for cells, row in zip(table, rows, strict=True):

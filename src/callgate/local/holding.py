@@ -13,25 +13,23 @@ from callgate.local.place import Place
 _LOCK_SECONDS = 15.0
 
 
-class AlreadyRunning(Exception):
-    """Another gateway has the place."""
-
-
 @contextlib.contextmanager
-def holding(at: Place, seconds: float = _LOCK_SECONDS) -> Iterator[None]:
-    """Be the gateway of a place for as long as the block lasts; AlreadyRunning where another one is."""
+def holding(at: Place, seconds: float = _LOCK_SECONDS) -> Iterator[bool]:
+    """Be the gateway of a place for as long as the block lasts; False where another one still is after that time."""
     lock = at.open("lock")
     try:
         deadline = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                # One that is about to end lets go of it soon.
-                if time.monotonic() >= deadline:
-                    raise AlreadyRunning from None
-                time.sleep(0.05)
-        yield
+        # One that is about to end lets go of it soon.
+        while not (ours := _lock(lock)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        yield ours
     finally:
         os.close(lock)
+
+
+def _lock(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

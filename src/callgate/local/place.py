@@ -142,8 +142,8 @@ def peer(link: socket.socket) -> tuple[int, int]:
         return int(link.getsockopt(_SOL_LOCAL, _LOCAL_PEERPID)), user
     if sys.platform != "linux":
         return -1, -1
-    told = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return int.from_bytes(told[:4], sys.byteorder), int.from_bytes(told[4:8], sys.byteorder)
+    raw = link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(raw[:4], sys.byteorder), int.from_bytes(raw[4:8], sys.byteorder)
 
 
 def address(folder: str, name: str, handle: int) -> str:

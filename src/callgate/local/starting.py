@@ -65,12 +65,12 @@ _LOOK = "Type `callgate logs` to see what it says."
 def _spawn(place: Place) -> int:
     """Start it as a process of nobody: it outlives the client, its terminal and its process group."""
     log = place.open("log", os.O_WRONLY | os.O_APPEND)
-    told, tell = os.pipe()
+    ready, tell = os.pipe()
     if (first := os.fork()) == 0:
         try:
             os.setsid()
             if os.fork() == 0:
-                os.close(told)
+                os.close(ready)
                 os.set_inheritable(tell, True)  # noqa: FBT003
                 _become(place, tell, log)
         finally:
@@ -80,7 +80,7 @@ def _spawn(place: Place) -> int:
         os.waitpid(first, 0)
     os.close(tell)
     os.close(log)
-    return told
+    return ready
 
 
 def _become(place: Place, tell: int, log: int) -> None:
@@ -98,7 +98,7 @@ def _become(place: Place, tell: int, log: int) -> None:
     os.execve(sys.executable, argv, {**os.environ, "CALLGATE_CONFIG": ""})  # noqa: S606
 
 
-def _wait(place: Place, told: int, wanted: Callable[[], bool]) -> socket.socket:
+def _wait(place: Place, ready: int, wanted: Callable[[], bool]) -> socket.socket:
     """It says that it listens, or why it cannot; what ends without a word has said it in its log."""
     import select
 
@@ -106,17 +106,17 @@ def _wait(place: Place, told: int, wanted: Callable[[], bool]) -> socket.socket:
     deadline = time.monotonic() + START_SECONDS
     try:
         while (left := deadline - time.monotonic()) > 0:
-            if not select.select([told], [], [], min(left, 0.5))[0]:
+            if not select.select([ready], [], [], min(left, 0.5))[0]:
                 _check(wanted)
                 continue
-            chunk = os.read(told, 4096)
+            chunk = os.read(ready, 4096)
             said += chunk
             if not chunk:
                 break
         else:
             raise LocalError(f"your gateway did not start within {START_SECONDS:.0f} seconds", _LOOK)
     finally:
-        os.close(told)
+        os.close(ready)
     link = place.connect() if said == READY else None
     if link is None:
         message, _, advice = said.removeprefix(READY).decode("utf-8", "replace").partition("\n")

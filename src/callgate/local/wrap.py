@@ -406,7 +406,7 @@ class Waiting:
                 self._left = self._left or bool(message.get("left"))
                 if isinstance(text := message.get("refused"), str):
                     _say("\n".join(filter(None, (f"callgate: {text}", str(message.get("advice", ""))))))
-                    self._lost(told=True)
+                    self._lost(said=True)
                     return None
                 if "done" in message:
                     status = self._status if self._child is not None else message["done"]
@@ -417,11 +417,11 @@ class Waiting:
             self._lost()
         return None
 
-    def _lost(self, *, told: bool = False) -> None:
+    def _lost(self, *, said: bool = False) -> None:
         """Without its gateway the server has nobody to speak to."""
         self._gone = True
         self._poll.unregister(self._link)
-        if not told:
+        if not said:
             _say("callgate: your gateway has ended, and this server with it; start the server again in your client")
         if self._child is not None:
             self._end(GRACE_SECONDS, signal.SIGTERM, signal.SIGKILL)

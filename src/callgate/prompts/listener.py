@@ -56,7 +56,7 @@ class PromptRecipient(NamedTuple):
     tell: Callable[[Heard], None]
 
 
-class _Brought(NamedTuple):
+class _ReceivedPrompt(NamedTuple):
     """A prompt, with all that has to be known of its sender, who may be gone by the time that somebody asks."""
 
     at: float
@@ -74,8 +74,8 @@ class PromptListener:
         self._link = link
         self._lock = threading.Lock()
         # A prompt may come before its server is there.
-        self._recent: deque[_Brought] = deque(maxlen=_WAITING)
-        self._ears: set[PromptRecipient] = set()
+        self._recent: deque[_ReceivedPrompt] = deque(maxlen=_WAITING)
+        self._recipients: set[PromptRecipient] = set()
         self._ends, self._end = os.pipe()
         self._thread = threading.Thread(target=self._listen, name="callgate-prompts", daemon=True)
         self._thread.start()
@@ -100,17 +100,17 @@ class PromptListener:
         client = client_of(snapshot(), pid, folder)
         if client is None:
             return None
-        ear = PromptRecipient(pid, client, tell)
+        recipient = PromptRecipient(pid, client, tell)
         with self._lock:
-            self._ears.add(ear)
-            for brought in self._recent:
-                if time.monotonic() - brought.at <= _RECENT_SECONDS:
-                    self._hand(brought, ear)
-        return ear
+            self._recipients.add(recipient)
+            for received in self._recent:
+                if time.monotonic() - received.at <= _RECENT_SECONDS:
+                    self._deliver(received, recipient)
+        return recipient
 
-    def remove(self, ear: PromptRecipient) -> None:
+    def remove(self, recipient: PromptRecipient) -> None:
         with self._lock:
-            self._ears.discard(ear)
+            self._recipients.discard(recipient)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
@@ -143,7 +143,7 @@ class PromptListener:
         if any(process.pid in gateways for process in line):
             # Not waited for: the prompts of all clients come here, one after the other.
             raise PermissionError(1, "a wrapped server")
-        heard, said = _read(json.loads(_received(link)))
+        heard, said = _read(json.loads(_whole_message(link)))
         # The sender waits until this link is closed, so its processes are still there.
         known = {process.pid: variables(process.pid) for process in line}
 
@@ -151,25 +151,29 @@ class PromptListener:
             return known[pid] if pid in known else variables(pid)
 
         with self._lock:
-            brought = _Brought(time.monotonic(), Sender(line, self._gateways(), look, named), heard, said)
-            self._recent.append(brought)
-            for ear in self._ears:
-                self._hand(brought, ear)
+            received = _ReceivedPrompt(time.monotonic(), Sender(line, self._gateways(), look, named), heard, said)
+            self._recent.append(received)
+            for recipient in self._recipients:
+                self._deliver(received, recipient)
 
-    def _hand(self, brought: _Brought, ear: PromptRecipient) -> None:
-        gateways = {*brought.sender.gateways, *self._gateways()}
-        why = refusal(brought.sender._replace(gateways=gateways), ear.client, brought.said)
+    def _deliver(self, received: _ReceivedPrompt, recipient: PromptRecipient) -> None:
+        gateways = {*received.sender.gateways, *self._gateways()}
+        why = refusal(received.sender._replace(gateways=gateways), recipient.client, received.said)
         if why == ANOTHER_CLIENT:
             log.debug("prompt of another client")
         elif why:
             log.info("prompt not taken for the user's", extra={"fields": {"why": why}})
         else:
-            ear.tell(brought.heard)
+            recipient.tell(received.heard)
 
     def _gateways(self) -> set[int]:
         """The processes that wrap servers, in this gateway or alone."""
         names = [name.removesuffix(SUFFIX) for name in (path.name for path in self._folder.iterdir())]
-        return {os.getpid(), *(ear.pid for ear in self._ears), *(int(name) for name in names if name.isdigit())}
+        return {
+            os.getpid(),
+            *(recipient.pid for recipient in self._recipients),
+            *(int(name) for name in names if name.isdigit()),
+        }
 
 
 def _bound(folder: Path, own: str) -> tuple[Path, str, socket.socket]:
@@ -215,7 +219,7 @@ def _peer(link: socket.socket) -> int:
     return pid
 
 
-def _received(link: socket.socket) -> bytes:
+def _whole_message(link: socket.socket) -> bytes:
     deadline, size = time.monotonic() + _SECONDS, 0
     chunks: list[bytes] = []
     while size <= _MESSAGE_BYTES:

@@ -120,8 +120,8 @@ class Stopped(Exception):
 
 def refusal(tool: str, code: int, message: str, data: Any, *, sent: bool) -> RefusedByServer | Failed:
     """What a JSON-RPC error means. §4.10: `data.reason` tells; `message` and everything else in `data` do not."""
-    told = data.get("reason") if isinstance(data, dict) else None
-    reason = Reason(told) if isinstance(told, str) and told in _OWN else None
+    given = data.get("reason") if isinstance(data, dict) else None
+    reason = Reason(given) if isinstance(given, str) and given in _OWN else None
     said = shorten(message)
     if code == APPROVAL and reason in APPROVAL_REASONS:
         text = f"{tool} was not run: {reason.meaning}"

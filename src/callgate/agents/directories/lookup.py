@@ -412,9 +412,9 @@ async def shown(documents: Documents[KeySet], url: str, source: str, now: float)
     """What is held of a key directory, without a fetch."""
     held = await documents.held(url)
     failure = documents.failure(url)
-    told = "" if failure is None else f"{failure.reason}: {failure.text}"
+    text = "" if failure is None else f"{failure.reason}: {failure.text}"
     if held is None:
-        return DirectoryShown(url, source, failed_at=0 if failure is None else failure.at, failure=told)
+        return DirectoryShown(url, source, failed_at=0 if failure is None else failure.at, failure=text)
     keys = [
         KeyShown(
             key.thumbprint,
@@ -433,7 +433,7 @@ async def shown(documents: Documents[KeySet], url: str, source: str, now: float)
         held.fetched.fetched_at,
         held.fetched.fresh_until,
         held.fetched.failed_at,
-        told,
+        text,
         tuple(keys),
         held.value.left_out,
     )
@@ -552,7 +552,7 @@ class Directories:
 
         published = await self.published.get(url, has if again else None)
         if published is None:
-            _tell(steps, url, "failed", self._failure(url))
+            _note_step(steps, url, "failed", self._failure(url))
             return None
         return self._take(published.find(keyid, by_kid=by_kid), url, steps)
 
@@ -560,18 +560,18 @@ class Directories:
         taken = key if key is not None and usable(key, self._clock()) else None
         if steps is not None:
             if key is None:
-                _tell(steps, where, "absent")
+                _note_step(steps, where, "absent")
             elif taken is None:
-                _tell(steps, where, "outside_its_time", f"nbf {key.not_before}, exp {key.not_after}")
+                _note_step(steps, where, "outside_its_time", f"nbf {key.not_before}, exp {key.not_after}")
             else:
-                _tell(steps, where, "found", key.thumbprint)
+                _note_step(steps, where, "found", key.thumbprint)
         return taken
 
     def _inside(self, keyid: str, named: str, steps: list[LookupStep] | None) -> PublicKey | None:
         try:
             found = read_inline(named, self._inline)
         except BadKeys as why:
-            _tell(steps, INLINE, "refused", why.message)
+            _note_step(steps, INLINE, "refused", why.message)
             return None
         return self._take(found.find(keyid), INLINE, steps)
 
@@ -584,7 +584,7 @@ class Directories:
                 found = self._own_place(named) or why
             self._places.put(named, found)
         if isinstance(found, FetchFailed):
-            _tell(steps, named, "refused", found.message)
+            _note_step(steps, named, "refused", found.message)
             return None
         return found
 
@@ -598,10 +598,10 @@ class Directories:
 
     def _believed(self, where: FetchTarget, steps: list[LookupStep] | None) -> bool:
         if self.sources.discovery == "ignore":
-            _tell(steps, where.url, "ignored", "directories that requests name are ignored here")
+            _note_step(steps, where.url, "ignored", "directories that requests name are ignored here")
             return False
         if self.sources.discovery == "allow" and not any(one.fits(where) for one in self._allowed):
-            _tell(steps, where.url, "refused", "it is not among the allowed directories")
+            _note_step(steps, where.url, "refused", "it is not among the allowed directories")
             return False
         return True
 
@@ -711,6 +711,6 @@ class Directories:
         self._version = version
 
 
-def _tell(steps: list[LookupStep] | None, where: str, outcome: Outcome, text: str = "") -> None:
+def _note_step(steps: list[LookupStep] | None, where: str, outcome: Outcome, text: str = "") -> None:
     if steps is not None:
         steps.append(LookupStep(where, outcome, text))

@@ -142,7 +142,7 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
             counting &= proven
             if keys.keys and not counting:
                 raise BadKeys(_unsigned(failed))
-        left_out = [*keys.left_out, *(f"{name}: {why}" for name, why in _told(failed))]
+        left_out = [*keys.left_out, *(f"{name}: {why}" for name, why in _failures(failed))]
         unsigned = keys.keys.keys() - counting - failed.keys()
         left_out += [f"{name}: it did not sign the directory" for name in sorted(unsigned)]
         kept = {
@@ -168,11 +168,11 @@ def publishing(most: int, clock: Callable[[], float], *, signed: bool, digest: b
 
 
 def _unsigned(failed: Mapping[str, str]) -> str:
-    told = "; ".join(f"{name}: {why}" for name, why in _told(failed))
-    return f"none of its keys signed it, which is demanded here{': ' if told else ''}{told}"
+    text = "; ".join(f"{name}: {why}" for name, why in _failures(failed))
+    return f"none of its keys signed it, which is demanded here{': ' if text else ''}{text}"
 
 
-def _told(failed: Mapping[str, str]) -> list[tuple[str, str]]:
+def _failures(failed: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(name, f"its signature of the directory: {why}") for name, why in sorted(failed.items())[:8]]
 
 

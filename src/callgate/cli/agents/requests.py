@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
@@ -19,7 +20,7 @@ from callgate.agents.keys import PublicKey
 from callgate.agents.model import Signed
 from callgate.agents.nonces import MemoryNonces
 from callgate.agents.signing import COVERED
-from callgate.agents.verifying import Input, SignedMessage, Verifier, VerifySettings, inputs, signature_base
+from callgate.agents.verifying import Input, Lookup, SignedMessage, Verifier, VerifySettings, inputs, signature_base
 from callgate.cli.agents.keys import KeyFile
 from callgate.cli.common import JsonOption, parse_when, print_json, say
 from callgate.cli.printing import plain
@@ -216,11 +217,10 @@ async def _report(
     settings = VerifySettings(
         profile=profile, content_digest="required" if digest else "optional", allow_test_keys=True
     )
-    looking = _KeyLookup(files, fetch=fetch, by_kid=profile == "legacy")
 
-    async def judged(now: float) -> SignatureReport:
+    async def judged(lookup: Lookup, now: float) -> SignatureReport:
         try:
-            held = await Verifier(settings, looking.key, MemoryNonces(), lambda: now).verify(signed)
+            held = await Verifier(settings, lookup, MemoryNonces(), lambda: now).verify(signed)
         except Refused as refused:
             return SignatureReport(
                 reason=refused.reason.value,
@@ -233,40 +233,38 @@ async def _report(
         return SignatureReport(ok=True, verified=msgspec.to_builtins(held), labels=labels, others=dict(held.others))
 
     created = _created(labels)
-    try:
-        done = await judged(_moment(at, created))
+    async with _lookup(files, fetch=fetch, by_kid=profile == "legacy") as lookup:
+        done = await judged(lookup, _moment(at, created))
         if created is not None and done.reason in ("signature_expired", "created_in_future"):
-            done = msgspec.structs.replace(done, in_its_time=(await judged(created)).reason)
-    finally:
-        await looking.close()
+            done = msgspec.structs.replace(done, in_its_time=(await judged(lookup, created)).reason)
     return done
 
 
-class _KeyLookup:
+@contextlib.asynccontextmanager
+async def _lookup(files: list[Path], *, fetch: bool, by_kid: bool) -> AsyncIterator[Lookup]:
     """Where keys come from: files, and if wanted the directory that the request names."""
+    from callgate.agents.directories import Directories, Sources
 
-    def __init__(self, files: list[Path], *, fetch: bool, by_kid: bool) -> None:
-        from callgate.agents.directories import Directories, Sources
+    keys = [PublicKey.read(jwk) for file in files for jwk in read_public(file)]
+    directories = Directories(Sources(kid_fallback=by_kid)) if fetch else None
 
-        self._keys: list[PublicKey] = [PublicKey.read(jwk) for file in files for jwk in read_public(file)]
-        self._by_kid = by_kid
-        self._directories = Directories(Sources(kid_fallback=by_kid)) if fetch else None
-
-    async def key(self, keyid: str, directory: str | None) -> PublicKey | None:
-        for key in self._keys:
-            if key.thumbprint == keyid or (self._by_kid and key.kid == keyid):
+    async def find(keyid: str, directory: str | None) -> PublicKey | None:
+        for key in keys:
+            if key.thumbprint == keyid or (by_kid and key.kid == keyid):
                 return key
-        if self._directories is None:
+        if directories is None:
             return None
-        explained = await self._directories.why(keyid, directory)
+        explained = await directories.why(keyid, directory)
         for step in explained.steps:
             if step.outcome not in ("found", "absent") or step.where != "static":
                 say(f"looked in {plain(step.where, 300)}: {step.outcome} {plain(step.text, 300)}".rstrip())
-        return await self._directories.key(keyid, directory)
+        return await directories.key(keyid, directory)
 
-    async def close(self) -> None:
-        if self._directories is not None:
-            await self._directories.close()
+    try:
+        yield find
+    finally:
+        if directories is not None:
+            await directories.close()
 
 
 def _labels(signed: Signed) -> list[SignatureLabel]:

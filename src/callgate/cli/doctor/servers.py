@@ -72,8 +72,8 @@ async def _check_server(setup: Setup, name: str, server: ServerSection, heard: d
         advice = f"If it needs longer to start, raise `connect_seconds` under [servers.{name}]. Then look again:"
     except (NoAnswer, Refused) as error:
         text = f"{name}: {str(error).rstrip('.')}"
-        told = error.advice if isinstance(error, Refused) and server.url is not None else "Put this right."
-        advice = f"{told} Then look again:"
+        first = error.advice if isinstance(error, Refused) and server.url is not None else "Put this right."
+        advice = f"{first} Then look again:"
     except Exception as error:  # noqa: BLE001 - one server that breaks us must not hide what is wrong with the others
         text, advice = f"{name} could not be asked ({place(error)})", "Look again:"
     else:
@@ -88,8 +88,8 @@ async def _greet(name: str, server: ServerSection) -> str:
     peer = await connect(name, server)
     try:
         modern, greeting = await open_session(peer)
-        reply = await peer.ask(session_request("tools/list", {}, modern=modern), modern=modern)
-        result = _result(reply)
+        reply, _ = await peer.ask(session_request("tools/list", {}, modern=modern), modern=modern)
+        result: Any = reply.get("result")
         tools = result.get("tools") if isinstance(result, dict) else None
         about = _about(greeting)
         if isinstance(tools, list):
@@ -107,13 +107,13 @@ async def open_session(peer: StdioPeer | HttpPeer) -> tuple[bool, dict[str, Any]
         "capabilities": {},
         "clientInfo": {"name": "callgate-doctor", "version": "1"},
     }
-    reply = await peer.ask(session_request("initialize", hello, modern=False), modern=False)
-    greeting = _result(reply)
+    reply, _ = await peer.ask(session_request("initialize", hello, modern=False), modern=False)
+    greeting = reply.get("result")
     if isinstance(greeting, dict):
         await peer.tell(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
         return False, greeting
-    found = await peer.ask(session_request("server/discover", {}, modern=True), modern=True)
-    if isinstance(discovered := _result(found), dict):
+    found, _ = await peer.ask(session_request("server/discover", {}, modern=True), modern=True)
+    if isinstance(discovered := found.get("result"), dict):
         return True, discovered
     error = reply.get("error")
     said = error.get("message") if isinstance(error, dict) else None
@@ -124,10 +124,6 @@ def session_request(method: str, params: dict[str, Any], *, modern: bool) -> Mes
     about = {"name": "callgate-doctor", "version": "1"}
     meta = {VERSION_META: MODERN, CAPABILITIES_META: {}, CLIENT_INFO_META: about} if modern else {}
     return own_request(method, params, meta)
-
-
-def _result(reply: dict[str, Any]) -> Any:
-    return reply.get("result")
 
 
 def server_info(greeting: dict[str, Any]) -> dict[str, Any]:
@@ -203,15 +199,9 @@ class StdioPeer:
         self._waiting: dict[Any, asyncio.Future[tuple[dict[str, Any], bytes]]] = {}
         process.listen(self._heard, lambda _large: None)
 
-    async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]:
+    async def ask(self, message: Message, *, modern: bool) -> tuple[dict[str, Any], bytes]:
+        """The reply, decoded and as it came."""
         del modern
-        return (await self._ask(message))[0]
-
-    async def ask_raw(self, message: Message, *, modern: bool) -> bytes:
-        del modern
-        return (await self._ask(message))[1]
-
-    async def _ask(self, message: Message) -> tuple[dict[str, Any], bytes]:
         answer: asyncio.Future[tuple[dict[str, Any], bytes]] = asyncio.get_running_loop().create_future()
         self._waiting[message.id] = answer
         await self.tell(message.raw)
@@ -250,23 +240,20 @@ class HttpPeer:
         self._server = server
         self._session: bytes | None = None
 
-    async def ask(self, message: Message, *, modern: bool) -> dict[str, Any]:
+    async def ask(self, message: Message, *, modern: bool) -> tuple[dict[str, Any], bytes]:
+        """The reply, decoded and as it came."""
         body, status = await self._post(message, modern=modern)
         reply = decode_leniently(body)
         if isinstance(reply, dict) and ("result" in reply or "error" in reply):
-            return reply
+            return reply, body
         if status in (401, 403):
             whose = "the client's own credentials" if self._server.forward_authorization else "other credentials"
             raise NoAnswer(f"it wants {whose} (HTTP status {status}); see `headers` in its table")
         if status >= 400 and message.method == "initialize":
-            return {}  # it may speak only the newest version, which has no such method
+            return {}, b""  # it may speak only the newest version, which has no such method
         raise NoAnswer(f"it answers with HTTP status {status} and nothing that is MCP; check its `url`")
 
-    async def ask_raw(self, message: Message, *, modern: bool) -> bytes:
-        return (await self._post(message, modern=modern))[0]
-
     async def _post(self, message: Message, *, modern: bool) -> tuple[bytes, int]:
-
         headers = self._headers(MODERN if modern else HANDSHAKE)
         if modern:
             headers.append((b"mcp-method", str(message.method).encode()))

@@ -127,9 +127,9 @@ class NextSteps:
         width = max(map(len, found))
         for name, problem in problems.items():
             last = without_secrets(heard.get(name, ""), found[name])
-            told = f"{problem}{f': {last}' if last else ''}" if problem else "its tools were read"
+            outcome = f"{problem}{f': {last}' if last else ''}" if problem else "its tools were read"
             self._out.print(
-                f"  {name:<{width}}  {told}", style="yellow" if problem else "", soft_wrap=True, markup=False
+                f"  {name:<{width}}  {outcome}", style="yellow" if problem else "", soft_wrap=True, markup=False
             )
         if any(problems.values()):
             self._say(f"  Put that right, then type `{self._program} install` again.")
@@ -258,7 +258,7 @@ async def _meet(name: str, server: ServerSection) -> str:
                 modern, _ = await open_session(peer)
                 cursor: dict[str, str] = {}
                 for _ in range(_PAGES):
-                    reply = await peer.ask(session_request("tools/list", cursor, modern=modern), modern=modern)
+                    reply, _ = await peer.ask(session_request("tools/list", cursor, modern=modern), modern=modern)
                     result = reply.get("result")
                     following = result.get("nextCursor") if isinstance(result, dict) else None
                     if not isinstance(following, str):

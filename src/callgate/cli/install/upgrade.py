@@ -255,7 +255,7 @@ async def _entries(peer: Any, of: ListMethod, settings: PinningSettings, *, mode
     params: dict[str, Any] = {}
     for _ in range(_PAGES):
         message = session_request(of.method, params, modern=modern)
-        page = read_page(await peer.ask_raw(message, modern=modern), settings.list_bytes, of)
+        page = read_page((await peer.ask(message, modern=modern))[1], settings.list_bytes, of)
         entries += () if page is None else page.entries
         if page is None or page.cursor is None:
             return entries

@@ -194,8 +194,8 @@ def _because(why: object) -> str:
 
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    told = [line for line in lines if re.match(r"(?:error|cause|ERROR)\b", line)]
-    return (told or lines or [""])[-1]
+    marked = [line for line in lines if re.match(r"(?:error|cause|ERROR)\b", line)]
+    return (marked or lines or [""])[-1]
 
 
 # -- running one -----------------------------------------------------------------------------------------------
@@ -257,5 +257,5 @@ def _empty_folder() -> Iterator[Path]:
 
 
 def _environment(env: Mapping[str, str]) -> dict[str, str]:
-    told = {key: value for key, value in env.items() if key.lower() in _REGISTRIES and _WEB.fullmatch(value)}
-    return {**os.environ, **told}
+    given = {key: value for key, value in env.items() if key.lower() in _REGISTRIES and _WEB.fullmatch(value)}
+    return {**os.environ, **given}

@@ -140,11 +140,11 @@ class StoreFollower:
         self._met: frozenset[str] | None = None
         self._waiting: dict[str, Request] = {}
         # What was told, so that a store with more than can be looked at does not tell it again.
-        self._told: OrderedDict[str, None] = OrderedDict()
+        self._shown: OrderedDict[str, None] = OrderedDict()
         self._block = Block()
 
     def begin(self) -> list[WatchEvent]:
-        """Where things stand; what waits already is told of, and does not count as new."""
+        """Where things stand; what waits already is shown, and does not count as new."""
         if self._calls is not None:
             self._calls.begin()
         self._block = self._read_block()
@@ -194,7 +194,7 @@ class StoreFollower:
         found = self._runner.run(self._shelf.requests(self._user, states=("waiting",), limit=_MOST))
         waiting = {one.id: one for one in reversed(found) if phase(one, now) == "waiting"}
         for key, one in waiting.items():
-            if key not in self._told:
+            if key not in self._shown:
                 self._remember(key)
                 yield self._seen(one, now, new=new)
         over = [one for key, one in self._waiting.items() if key not in waiting]
@@ -206,9 +206,9 @@ class StoreFollower:
                 yield self._seen(last, now, new=False)
 
     def _remember(self, key: str) -> None:
-        self._told[key] = None
-        while len(self._told) > _REMEMBERED:
-            self._told.popitem(last=False)
+        self._shown[key] = None
+        while len(self._shown) > _REMEMBERED:
+            self._shown.popitem(last=False)
 
     def _seen(self, request: Request, now: int, *, new: bool) -> ApprovalSeen:
         url = request.page or self._url
@@ -254,8 +254,8 @@ class CallFollower:
                 seen = self._take(record)
                 if seen is not None:
                     yield seen
-        for call, (decision, told) in list(self._open.items()):
-            if not told and now - decision.at > _LONG_MS:
+        for call, (decision, shown) in list(self._open.items()):
+            if not shown and now - decision.at > _LONG_MS:
                 self._open[call] = decision, True
                 yield _call_seen(decision, None, "running")
 

@@ -79,7 +79,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _tell(self, send: Send) -> None:
-        told = ""
+        sent = ""
         spoke = looked = time.monotonic()
         until = looked + _LIFE_SECONDS
         await send({"type": "http.response.body", "body": _RETRY, "more_body": True})
@@ -87,15 +87,15 @@ class EventStream(Response):
             while time.monotonic() < until:
                 version = self._feed.version
                 news = await self._feed.news(self._session)
-                if news["stamp"] != told or time.monotonic() - looked >= _LOOK_SECONDS:
+                if news["stamp"] != sent or time.monotonic() - looked >= _LOOK_SECONDS:
                     looked = time.monotonic()
                     if not await self._still_there():
                         return
                     # By now they may see less, or more.
                     news = await self._feed.news(self._session)
-                body = b"" if news["stamp"] == told else _event(news)
+                body = b"" if news["stamp"] == sent else _event(news)
                 if body or time.monotonic() - spoke >= _HEARTBEAT_SECONDS:
-                    told, spoke = news["stamp"], time.monotonic()
+                    sent, spoke = news["stamp"], time.monotonic()
                     await send({"type": "http.response.body", "body": body or _BEAT, "more_body": True})
                 await self._feed.wait_after(version, _LOOK_SECONDS)
 

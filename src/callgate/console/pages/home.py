@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from callgate.audit.reading import CallEntry, Search, search
 from callgate.audit.storage import Filter
-from callgate.console.context import ConsoleContext, GatewayParts
+from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.pages.servers import list_servers
 from callgate.console.statistics import HOURS, Recent, chart, hourly_counts, in_log, out_of_time, rows, shares
 from callgate.errors import AuditError, Reason
@@ -22,34 +22,17 @@ _REFUSALS: Final = 6
 _SECONDS: Final = 0.05
 
 
-class HomePage:
-    """A person's view of the whole gateway."""
-
-    def __init__(self, context: ConsoleContext) -> None:
-        self._context = context
-        self._lately = None if context.gateway is None else RecentActivity(context, context.gateway)
-
-    async def show(self, request: Request) -> Response:
-        session = await self._context.person(request)
-        if session is None:
-            return self._context.sign_in_page(onward="/")
-        if self._lately is None:
-            return await self._context.show("home", session, lately=None)
-        week = request.query_params.get("span") == "7d"
-        return await self._context.show("home", session, lately=await self._lately.values(week=week))
-
-
-class RecentActivity:
-    """What happened: counted by the hour, the newest refusals, and servers in trouble."""
+class HomePage(GatewayPage):
+    """A person's view of the whole gateway: counted by the hour, the newest refusals, and servers in trouble."""
 
     def __init__(self, context: ConsoleContext, gateway: GatewayParts) -> None:
-        self._context = context
-        self._gateway = gateway
+        super().__init__(context, gateway)
         self._tally = hourly_counts(gateway.store, context.now)
         self._servers = Recent(lambda _: list_servers(context, gateway), context.now)
         self._refused = Recent(self._refusals, context.now)
 
-    async def values(self, *, week: bool) -> dict[str, Any]:
+    async def lately(self, *, week: bool) -> dict[str, Any]:
+        """What happened in a day or a week."""
         hours, each = (HOURS, 6) if week else (_DAY, 1)
         counts = (await self._tally.counts()).within(hours)
         table, found = rows(counts, hours, each), await self._servers.get()
@@ -84,4 +67,13 @@ def reason_meaning(reason: str | None) -> str:
 
 
 def routes(context: ConsoleContext) -> list[Route]:
-    return [Route("/", HomePage(context).show)]
+    page = None if context.gateway is None else HomePage(context, context.gateway)
+
+    async def show(request: Request) -> Response:
+        session = await context.person(request)
+        if session is None:
+            return context.sign_in_page(onward="/")
+        week = request.query_params.get("span") == "7d"
+        return await context.show("home", session, lately=None if page is None else await page.lately(week=week))
+
+    return [Route("/", show)]

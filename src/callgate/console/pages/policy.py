@@ -141,8 +141,8 @@ class PolicyPage(GatewayPage):
         facts = recorded_facts(found.decision)
         if facts is None:
             return None, "The record of this call holds no facts for rules: it was written while [trust] was off."
-        told = await asyncio.to_thread(explain, policy, facts)
-        return _why(found, told), None
+        explained = await asyncio.to_thread(explain, policy, facts)
+        return _why(found, explained), None
 
     # ---- what if ----
 
@@ -243,15 +243,15 @@ def _problem_lines(error: ConfigError) -> list[EscapedText]:
     return shown if len(found) <= _PROBLEMS else [*shown, EscapedText(f"and {len(found) - _PROBLEMS} more")]
 
 
-def _why(found: CallEntry, told: Explanation) -> dict[str, Any]:
+def _why(found: CallEntry, explained: Explanation) -> dict[str, Any]:
     rules = [
         (rule, [(name, json.dumps(value, ensure_ascii=False)) for name, value in rule.facts.items()])
-        for rule in told.told
+        for rule in explained.told
     ]
     effect, rule = recorded_ruling(found.decision)
     return {
         "call": found.decision,
-        "ruling": told.ruling,
+        "ruling": explained.ruling,
         "holding": [one for one in rules if one[0].state != "does not hold"],
         "others": [one for one in rules if one[0].state == "does not hold"],
         "effect": effect,

@@ -93,8 +93,8 @@ class SignInPage(Page):
         session, secret = await self._context.approvals.session_for(enrolled.credential)
         await self._context.leave(request)
         demands = await self._context.demands()
-        told = "" if demands is None else reach(enrolled.user, enrolled.credential, demands, whom="you")
-        answer = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": told})
+        text = "" if demands is None else reach(enrolled.user, enrolled.credential, demands, whom="you")
+        answer = JSONResponse({"user": session.user, "codes": list(enrolled.codes), "reach": text})
         self._context.enter(answer, session, secret)
         return answer
 

@@ -125,7 +125,7 @@ class BrowserAuthenticator:
         visit = Visit(path=path, token=token, expires_at=self._clock() + left, **shown)
         async with _serve_page(visit, self._port) as (bridge, address):
             self._say(f"Open this page to go on: {address}")
-            self._open_beside(address)
+            self._open_in_a_thread(address)
             try:
                 async with asyncio.timeout(left):
                     answer = await bridge.answer
@@ -133,7 +133,7 @@ class BrowserAuthenticator:
                 raise CeremonyTimedOut("nobody answered in the browser in time") from None
         return _read(answer)
 
-    def _open_beside(self, address: str) -> None:
+    def _open_in_a_thread(self, address: str) -> None:
         """In a thread of its own: some browsers keep their caller until they are closed."""
         opener = self._open
         if opener is None:
@@ -251,7 +251,7 @@ class Visit(msgspec.Struct, frozen=True):
     @property
     def page(self) -> str:
         """The page; JSON in ASCII keeps every character as it is, which HTML's own rules would not."""
-        told = {
+        values = {
             "token": self.token,
             "kind": self.kind,
             "title": self.title,
@@ -263,7 +263,7 @@ class Visit(msgspec.Struct, frozen=True):
             "expiresAt": self.expires_at,
         }
         template = (_PAGE / "page.html").read_text(encoding="utf-8")
-        return template.replace("{{visit}}", html.escape(json.dumps(told)))
+        return template.replace("{{visit}}", html.escape(json.dumps(values)))
 
 
 class PageAnswer(msgspec.Struct, frozen=True):

@@ -101,7 +101,7 @@ class SecurityKey:
         origin = self._origin or origin_for(rp_id)
 
         def work() -> Answer:
-            with _errors_told(event), self._client(origin) as client:
+            with _explaining_errors(event), self._client(origin) as client:
                 return ask(client, event)
 
         try:
@@ -201,7 +201,7 @@ def _interaction(say: Callable[[str], None], ask_pin: Callable[[], str]) -> Any:
 
 
 @contextlib.contextmanager
-def _errors_told(event: threading.Event) -> Iterator[None]:
+def _explaining_errors(event: threading.Event) -> Iterator[None]:
     from fido2.client import ClientError
     from fido2.ctap import CtapError
 

@@ -495,13 +495,13 @@ class PinRecorder:
 
 
 def _change_row(change: Change) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    row: dict[str, Any] = {
         "tool": change.tool,
         "what": change.what,
         "before": change.before or None,
         "after": change.after or None,
     }
-    return told | ({"members": list(change.members)} if change.members else {})
+    return row | ({"members": list(change.members)} if change.members else {})
 
 
 class PinnedCall(msgspec.Struct, frozen=True):

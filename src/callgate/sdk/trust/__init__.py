@@ -403,9 +403,9 @@ class TrustTracker:
         log.warning("a result of %s on %s was flagged", ascii(label.tool)[:100], label.server)
         if self._alert is not None:
             alert = Alert(server=label.server, tool=label.tool, warnings=data.warnings, attribution=data.attribution)
-            told_ = self._alert(alert)
-            if inspect.isawaitable(told_):
-                await told_
+            answer = self._alert(alert)
+            if inspect.isawaitable(answer):
+                await answer
 
     def _step(
         self,

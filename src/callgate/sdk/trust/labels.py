@@ -84,22 +84,22 @@ class Declared(msgspec.Struct, frozen=True):
             return self.label
         try:
             found = self.resolve(arguments)
-            told = await found if inspect.isawaitable(found) else found
-            said = Said() if told is None else _read(self.label.server, self.tool, told, vocabulary)
+            values = await found if inspect.isawaitable(found) else found
+            said = Said() if values is None else _read(self.label.server, self.tool, values, vocabulary)
         except Exception as error:  # noqa: BLE001 - arguments are an agent's: whatever they break is undecided
             log.warning("the resolve function of %s failed: %s", self.tool, place(error))
             return self.label
         return self.label if said == Said() else self._narrowed(said)
 
-    def _narrowed(self, told: Said) -> ToolLabel:
+    def _narrowed(self, values: Said) -> ToolLabel:
         words: dict[str, Any] = {}
         for name in ("destination", "outcomes", "source", "sensitivity"):
             base: frozenset[str] | None = getattr(self.said, name)
-            said: frozenset[str] | None = getattr(told, name)
+            said: frozenset[str] | None = getattr(values, name)
             if said is not None and base is not None:
                 # Beyond what is declared nothing can be narrowed; then both are possible.
                 words[name] = said if said <= base else base | said
-        resolved = Said(**words, open_world=told.open_world, attribution=told.attribution)
+        resolved = Said(**words, open_world=values.open_world, attribution=values.attribution)
         rest = msgspec.structs.replace(self.said, open_world=None)
         return whole(self.label.server, self.tool, [Layer("operator", resolved.over(rest))], Defaults())
 
@@ -121,37 +121,37 @@ class Declared(msgspec.Struct, frozen=True):
         return made
 
 
-def _read(server: str, tool: str, told: object, vocabulary: Vocabulary) -> Said:
+def _read(server: str, tool: str, values: object, vocabulary: Vocabulary) -> Said:
     """What a resolve function says; what cannot be read counts as not said."""
-    if not isinstance(told, Mapping) or not told.keys() <= _RESOLVED:
+    if not isinstance(values, Mapping) or not values.keys() <= _RESOLVED:
         log.warning("the resolve function of %s: expected a mapping of %s", tool, ", ".join(sorted(_RESOLVED)))
         return Said()
     made: dict[str, Any] = {
         # Each field is read for itself, so that the others need not be known.
         "inputMetadata": {
-            "destination": _plain(told.get("destination", "public")),
+            "destination": _plain(values.get("destination", "public")),
             "sensitivity": "none",
-            "outcomes": _plain(told.get("outcomes", "irreversible")),
+            "outcomes": _plain(values.get("outcomes", "irreversible")),
         },
         "returnMetadata": {
-            "source": _plain(told.get("source", "untrustedPublic")),
-            "sensitivity": _plain(told.get("sensitivity", "none")),
+            "source": _plain(values.get("source", "untrustedPublic")),
+            "sensitivity": _plain(values.get("sensitivity", "none")),
         },
-        "attribution": list(told.get("attribution", ())),
+        "attribution": list(values.get("attribution", ())),
     }
-    if "openWorldHint" in told:
-        made["openWorldHint"] = told["openWorldHint"]
+    if "openWorldHint" in values:
+        made["openWorldHint"] = values["openWorldHint"]
     read = vocabulary.annotations(made)
     if read.problems or read.input is None or read.returns is None:
         log.warning("the resolve function of %s: %s", tool, read.problems[0].text if read.problems else "unreadable")
         return Said()
     given, returned = read.input, read.returns
     return Said(
-        destination=given.destination if "destination" in told else None,
-        outcomes=given.outcomes if "outcomes" in told else None,
-        source=returned.source if "source" in told else None,
-        sensitivity=returned.sensitivity if "sensitivity" in told and UNKNOWN not in returned.sensitivity else None,
-        open_world=read.open_world if "openWorldHint" in told else None,
+        destination=given.destination if "destination" in values else None,
+        outcomes=given.outcomes if "outcomes" in values else None,
+        source=returned.source if "source" in values else None,
+        sensitivity=returned.sensitivity if "sensitivity" in values and UNKNOWN not in returned.sensitivity else None,
+        open_world=read.open_world if "openWorldHint" in values else None,
         attribution=tuple(taken(one, server, tool) for one in read.attribution) or None,
     )
 
