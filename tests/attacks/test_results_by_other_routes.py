@@ -10,6 +10,8 @@ JSON = "application/json"
 STREAM = "text/event-stream"
 STRANGER = text(PAGE)
 REPLY = json.dumps({"jsonrpc": "2.0", "id": "ID", "result": STRANGER}).replace('"ID"', "ID")
+QUESTION = {"method": "elicitation/create", "params": {"message": PAGE, "requestedSchema": {"type": "object"}}}
+ASKED = {"resultType": "input_required", "inputRequests": {"q": QUESTION}, "requestState": "s"}
 WHOLE = {
     "a task's result": ("tasks/result", STRANGER),
     "a task's state": ("tasks/get", {"taskId": "1", "status": "failed", "statusMessage": PAGE}),
@@ -30,6 +32,7 @@ ANSWERS = {
     "an error that is not JSON-RPC": (422, JSON, json.dumps({"detail": [{"msg": PAGE}]})),
     "an error that is a text": (400, JSON, json.dumps({"error": PAGE})),
     "neither result nor error": (200, JSON, json.dumps({"jsonrpc": "2.0", "id": "ID", "content": PAGE})),
+    "a question first": (200, JSON, json.dumps({"jsonrpc": "2.0", "id": "ID", "result": ASKED}).replace('"ID"', "ID")),
     "a mark before it": (200, STREAM, f"event: message\ndata: \xef\xbb\xbf{REPLY}\n\n"),
     "a byte that is no text": (200, STREAM, f"event: message\ndata: {REPLY}\n\n".replace("Opening", "\xff")),
     "a request that answers": (

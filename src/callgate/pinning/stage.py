@@ -125,6 +125,8 @@ LIST: Final = "tools/list"
 PROMPTS: Final = "prompts/list"
 PROMPT_GET: Final = "prompts/get"
 _GREETINGS: Final = frozenset({"initialize", DISCOVER})
+# Lists whose entries change all day: they are inspected, and nobody approves them.
+_RESOURCES: Final = {"resources/list": "resources", "resources/templates/list": "resourceTemplates"}
 # What a list may have beside its entries (2026-07-28: results, caching).
 LIST_MEMBERS: Final = frozenset({"nextCursor", "_meta", "resultType", "ttlMs", "cacheScope"})
 # Where a greeting has what a server says of itself: one path for each era.
@@ -394,6 +396,8 @@ class PinningStage:
                 params = one.params if isinstance(one.params, dict) else {}
                 asked = self._prompts.generation(context.server)
                 found[one.id] = partial(self._list, self._prompts, context, params.get("cursor"), asked)
+            elif one.method in _RESOURCES:
+                found[one.id] = partial(self._or_nothing, context, partial(self._bare, _RESOURCES[one.method], context))
         return TransformById(found, partial(self._screen, context))
 
     def filter_list(
@@ -486,6 +490,12 @@ class PinningStage:
         if self._toolsets.settings.pending_tool and self._toolsets.waits(context, toolset):
             kept.append(ENTRY)
         return _with_version(_with_entries(raw, page, kept), toolset)
+
+    def _bare(self, member: str, context: Context, raw: bytes) -> bytes:
+        """A list of resources with nothing beside it that the protocol does not know."""
+        if self._enforcing and member_span(raw, ("result",)) is not None:
+            raw = _without_others(raw, {*LIST_MEMBERS, member})
+        return self._screened(context, raw)
 
     def _greeting(self, method: str, context: Context, raw: bytes) -> bytes:
         """A server's greeting: what it says of itself is part of its identity."""
