@@ -82,6 +82,7 @@ def serve(
     pinning: bool = True,
     trust: bool = True,
     key: str = "",
+    workers: int = 1,
 ) -> Running:
     """Callgate over HTTP with its defaults: every check there is and the audit log are on; the tool is approved.
 
@@ -101,7 +102,7 @@ def serve(
     }
     config = _write_config(folder, sections)
     log = folder / "callgate.log"
-    process = spawn(stack, [*CALLGATE, "serve", "--config", str(config)], log)
+    process = spawn(stack, [*CALLGATE, "serve", "--config", str(config), "--workers", str(workers)], log)
     wait_ok(process, f"http://127.0.0.1:{port}/readyz", log, seconds=40)
     url = f"http://127.0.0.1:{port}/servers/{SERVER}/mcp"
     if pinning:

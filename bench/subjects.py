@@ -66,9 +66,9 @@ def _fastmcp(name: str, *arguments: str) -> Start:
     return start
 
 
-def _callgate(name: str, *, on_postgres: bool) -> Start:
+def _callgate(name: str, *, on_postgres: bool, workers: int = 1) -> Start:
     def start(stack: ExitStack, bench: Bench) -> Running:
-        return gateway.serve(stack, bench.scratch / name, bench.upstream, on_postgres=on_postgres)
+        return gateway.serve(stack, bench.scratch / name, bench.upstream, on_postgres=on_postgres, workers=workers)
 
     return start
 
@@ -83,6 +83,7 @@ SUBJECTS = (
     Subject("relay", "bare aiohttp relay, uvloop", _script("relay", "relay.py"), BOTH),
     Subject("relay-asyncio", "bare aiohttp relay, asyncio", _script("relay-asyncio", "relay.py", "--loop", "asyncio")),
     Subject("callgate-sqlite", "Callgate, audit, SQLite", _callgate("callgate-sqlite", on_postgres=False), BOTH),
+    Subject("callgate-workers", "Callgate, SQLite, two workers", _callgate("workers", on_postgres=False, workers=2)),
     Subject("callgate-postgres", "Callgate, audit, PostgreSQL", _callgate("callgate-postgres", on_postgres=True), BOTH),
     Subject("fastmcp", "FastMCP proxy, default", _fastmcp("fastmcp"), BOTH),
     Subject("fastmcp-shared", "FastMCP proxy, shared client", _fastmcp("fastmcp-shared", "--shared"), BOTH),

@@ -52,7 +52,15 @@ class Runtime:
     """Open it with `Runtime.open`; it closes in the reverse order."""
 
     def __init__(
-        self, config: Config, store: Store, audit: AuditLog, spans: Tracer, keyring: Keyring, *, serves: bool = True
+        self,
+        config: Config,
+        store: Store,
+        audit: AuditLog,
+        spans: Tracer,
+        keyring: Keyring,
+        *,
+        clients: ClientInfos,
+        serves: bool = True,
     ) -> None:
         self.config = config
         # Whether the configured servers are served by HTTP.
@@ -71,7 +79,7 @@ class Runtime:
         # What to type to review tools: for the operator's log, and for callers.
         self.review_command = self.told_command = "callgate review"
         self.learnt = ServerObservations()
-        self.clients = ClientInfos()
+        self.clients = clients
         self.approvals: Approvals | None = None
         # Where browsers find the console; set by whoever listens.
         self.console_address: Callable[[], Awaitable[str]] | None = None
@@ -100,7 +108,9 @@ class Runtime:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def open(cls, config: Config, *, serves: bool = True) -> AsyncIterator[Runtime]:
+    async def open(
+        cls, config: Config, clients: ClientInfos | None = None, *, serves: bool = True
+    ) -> AsyncIterator[Runtime]:
         """A running gateway's parts; everything durable is flushed when the block ends."""
         spans = tracer(config.telemetry.otlp_endpoint)
         store = await asyncio.to_thread(
@@ -112,7 +122,8 @@ class Runtime:
         try:
             keyring, days = Keyring(config.store.keys_path), config.audit.retention_days
             audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days)
-            runtime = cls(config, store, audit, spans, keyring, serves=serves)
+            known = ClientInfos() if clients is None else clients
+            runtime = cls(config, store, audit, spans, keyring, clients=known, serves=serves)
             await audit.start()
             try:
                 await runtime.switch.start()

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Final
 from callgate.app.console import MakeConsole
 from callgate.app.extracts import review_command
 from callgate.app.runtime import Runtime
+from callgate.app.workers import Worker, home_of
 from callgate.config import Config
 from callgate.config.watch import ConfigWatch
 from callgate.local.place import Place
+from callgate.pipeline.context import ClientInfos
 from callgate.prompts.listener import PromptListener
 from callgate.telemetry.logs import configure
 from callgate.transport.http.app import App, Upstream
@@ -130,27 +132,42 @@ async def serve(
     at: Place | None = None,
     idle: float | None = None,
     prompts: PromptListener | None = None,
+    worker: Worker | None = None,
 ) -> None:
     """Run until SIGINT or SIGTERM; `console` makes the application that shows the approval page.
 
     `at` is the place that this process holds for its user: it also listens there, for wrapped servers. With `idle` it
     is there for these alone: it serves none by HTTP, takes the next port where its own is taken, and ends after so many
-    seconds without any. `prompts` is where hooks of clients tell what their users wrote.
+    seconds without any. `prompts` is where hooks of clients tell what their users wrote. `worker` is this process's
+    part, where several serve one address.
     """
     connections = raise_descriptor_limit(config.limits.connections)
-    async with Runtime.open(config, serves=idle is None) as runtime:
+    peers = None if worker is None else worker.peers()
+    clients = ClientInfos() if peers is None else ClientInfos(opened=peers.opened)
+    async with Runtime.open(config, clients, serves=idle is None) as runtime:
         runtime.path = path
         runtime.reviewed_with(review_command(_there(path)), told=idle is not None)
         shown = ConsoleHost(runtime, console)
         runtime.console_address = shown.address
         current = CurrentSite(runtime)
-        app = App(current, runtime, clients=runtime.clients, console=shown.app)
+        app = App(current, runtime, clients=runtime.clients, console=shown.app, peers=peers)
 
         def listening(address: str) -> None:
             shown.listens_at(address)
             on_listening(address)
 
-        server = HttpServer(app, config, connections, listening, next_free=idle is not None)
+        server = HttpServer(
+            app,
+            config,
+            connections,
+            listening,
+            next_free=idle is not None,
+            listener=None if worker is None else worker.socket(),
+            peers=peers,
+        )
+        if worker is not None and peers is not None:
+            peers.home = home_of(current, peers.count)
+            worker.end_with_the_first(server.stop)
         tasks = [asyncio.create_task(runtime.keep_retention()), asyncio.create_task(runtime.ask_witnesses())]
         watch = _watch(path, current, config)
         _calm_collector()

@@ -45,11 +45,20 @@ def serve(
     listen: Annotated[
         str | None, typer.Option("--listen", envvar="CALLGATE_LISTEN", help="Address to listen on, HOST:PORT.")
     ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(
+            "--workers", envvar="CALLGATE_WORKERS", min=1, max=64, help="How many processes serve the address."
+        ),
+    ] = 1,
 ) -> None:
     """Serve the configured MCP servers over Streamable HTTP, with every call checked and recorded."""
     from callgate.app.event_loop import new_event_loop
     from callgate.app.serve import serve as run
+    from callgate.app.workers import Worker, Workers
     from callgate.transport.http.app import endpoint
+
+    worker = Worker.given()
 
     if listen is not None:
         os.environ["CALLGATE_LISTEN"] = listen
@@ -62,6 +71,13 @@ def serve(
         )
     configure(settings.logging.level, settings.logging.format)
     log = get("callgate.gateway")
+    path = config or find()
+    if worker is not None:
+        # One of them stands before wrapped servers.
+        place = _place(path) if worker.index == 0 else contextlib.nullcontext()
+        with place as at, asyncio.Runner(loop_factory=new_event_loop) as runner:
+            runner.run(run(settings, path, lambda _at: worker.serves(), make_console, at=at, worker=worker))
+        return
     welcome = set_up(config, settings)
 
     def listening(address: str) -> None:
@@ -70,7 +86,8 @@ def serve(
             log.info("serving", server=name, endpoint=address + endpoint(name, server.pinning.group or ""))
         welcome(address)
 
-    path = config or find()
+    if workers > 1:
+        raise typer.Exit(Workers(settings, workers).run(listening))
     with _place(path) as at, asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run(settings, path, listening, make_console, at=at))
     log.info("stopped")

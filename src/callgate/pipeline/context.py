@@ -66,8 +66,10 @@ def greeting_client(message: Message) -> ClientInfo:
 class ClientInfos:
     """Who is at the other end of each handshake session; the oldest are forgotten."""
 
-    def __init__(self, most: int = _CLIENTS_MAX) -> None:
+    def __init__(self, most: int = _CLIENTS_MAX, opened: Callable[[str], None] = lambda _session: None) -> None:
         self._most = most
+        # Told the id of each session, before its client can use it.
+        self.opened = opened
         self._known: OrderedDict[tuple[str, str], ClientInfo] = OrderedDict()
 
     def greet(self, server: str, session: str, client: ClientInfo) -> None:

@@ -298,3 +298,28 @@ class Metrics(Collector):
     def render(self) -> bytes:
         """The text that Prometheus scrapes."""
         return generate_latest(self._registry)
+
+
+def by_worker(texts: list[tuple[int, bytes]]) -> bytes:
+    """What the processes of one gateway have counted, as one text: each sample says whose it is."""
+    families: dict[str, list[str]] = {}
+    for worker, text in texts:
+        family: list[str] = []
+        for line in text.decode().splitlines():
+            if line.startswith("# HELP "):
+                family = families.setdefault(line.split(" ", 3)[2], [])
+                family += [] if family else [line]
+            elif line.startswith("#"):
+                family += [] if line in family else [line]
+            else:
+                family.append(_of_worker(line, worker))
+    return "".join(f"{line}\n" for family in families.values() for line in family).encode()
+
+
+def _of_worker(sample: str, worker: int) -> str:
+    """One more label; no name of a metric has a brace or a blank."""
+    name, braced, rest = sample.partition("{")
+    if braced and " " not in name:
+        return f'{name}{{worker="{worker}",{rest}'
+    name, _, rest = sample.partition(" ")
+    return f'{name}{{worker="{worker}"}} {rest}'

@@ -28,7 +28,7 @@ from callgate.pipeline.context import (
 )
 from callgate.pipeline.dispatcher import Admitted, Dispatcher, LocalResponse, Rejected, refuse_all, session_digest
 from callgate.pipeline.list_changed import only, wanted_changes
-from callgate.telemetry.metrics import Counter
+from callgate.telemetry.metrics import Counter, by_worker
 from callgate.telemetry.spans import Tracer, span_of
 from callgate.transport.http.exchange import (
     JSON,
@@ -45,6 +45,7 @@ from callgate.transport.http.exchange import (
     check_routing,
     onto,
 )
+from callgate.transport.http.peers import Peers
 from callgate.transport.sse import encode_event
 
 
@@ -151,6 +152,7 @@ def visit(
 def _open(clients: ClientInfos, server: str, client: ClientInfo, opening: SessionOpening, session: str) -> None:
     known = session_digest(session)
     clients.greet(server, known, client)
+    clients.opened(session)
     opening.opened(known)
 
 
@@ -303,12 +305,14 @@ class App:
         *,
         clients: ClientInfos | None = None,
         console: Callable[[], Asgi | None] = lambda: None,
+        peers: Peers | None = None,
     ) -> None:
         self._sites = sites
         self._watched = watched
         self._requests = watched.requests
         self._clients = clients
         self._console = console
+        self._peers = peers
         self._busy = 0
         self._held = 0
         self._streams = Streams()
@@ -619,9 +623,10 @@ class App:
             return
         await exchange.refuse(refused)
 
-    def _metrics(self) -> bytes | None:
+    def metrics(self) -> bytes:
+        """What this process has counted; nothing where nobody may see it."""
         upstreams = self._sites.current.upstreams
-        return self._watched.render_metrics(self._busy, {name: up.sessions for name, up in upstreams.items()})
+        return self._watched.render_metrics(self._busy, {name: up.sessions for name, up in upstreams.items()}) or b""
 
     async def _watch(self, exchange: Exchange) -> None:
         text = (b"content-type", b"text/plain; charset=utf-8")
@@ -634,7 +639,9 @@ class App:
             notice = self._watched.notice()
             said = (problem or "ready") + (f"\n{notice}" if notice else "")
             await exchange.respond(200 if problem is None else 503, said.encode() + b"\n", [text])
-        elif exchange.path == "/metrics" and (metrics := self._metrics()) is not None:
+        elif exchange.path == "/metrics" and (metrics := self.metrics()):
+            if self._peers is not None:
+                metrics = by_worker(await self._peers.texts())
             await exchange.respond(200, metrics, [(b"content-type", b"text/plain; version=0.0.4; charset=utf-8")])
         else:
             raise Refused(

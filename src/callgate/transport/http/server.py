@@ -16,10 +16,12 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from callgate.config import Config
+from callgate.config.rules import Address
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.jsonrpc import error_reply
 from callgate.transport.http.app import App
 from callgate.transport.http.exchange import Asgi
+from callgate.transport.http.peers import Peers
 
 _HEAD_BYTES: Final = 64 * 1024
 _HEAD_FIELDS: Final = 200
@@ -93,6 +95,14 @@ class Connection(HttpToolsProtocol):
     _in_head = True
     _body_came = False
     _deaf = False
+    # The other processes of this gateway. A request of one of theirs is passed on with its connection, if all that
+    # was read of it is at hand: it began where a piece of what came begins.
+    peers: Peers | None = None
+    _ended = True
+    _apart = False
+    _whole = False
+    _read = b""
+    _owner: int | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -108,8 +118,13 @@ class Connection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._deaf or self.transport.is_closing():
             return
+        if self.peers is not None:
+            self._apart = self._ended
+            self._read = data if self._ended or not self._in_head else self._read + data
         super().data_received(data)
-        if self._in_head:
+        if self._owner is not None:
+            self._leave(self._owner)
+        elif self._in_head:
             self._head_goes_on(len(data))
         elif self.cycle.more_body or self.cycle.response_complete:
             self._rest_goes_on(len(data))
@@ -139,9 +154,16 @@ class Connection(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head = True
+        self._whole, self._apart, self._ended = self._apart, False, False
         super().on_message_begin()
 
+    def on_message_complete(self) -> None:
+        self._ended = True
+        super().on_message_complete()
+
     def on_headers_complete(self) -> None:
+        if self._owner is not None:
+            return
         if self.cycle is not None and not self.cycle.response_complete:
             self._leave_pipelined()
             return
@@ -154,6 +176,11 @@ class Connection(HttpToolsProtocol):
         if (self.url[:1] != b"/" or b"#" in self.url) and not self._read_target():
             self._turn_away(Reason.INVALID_REQUEST)
             return
+        if self.peers is not None:
+            self._owner = self._owner_of(self.peers)
+            if self._owner is not None:
+                self._deaf = True
+                return
         before = self.cycle
         super().on_headers_complete()
         # The answer to HEAD has no body that its head could leave with.
@@ -161,6 +188,20 @@ class Connection(HttpToolsProtocol):
             self.cycle.transport = _Joined(self.transport)
         self._in_head = False
         self.headers = _TRAILERS
+
+    def _owner_of(self, peers: Peers) -> int | None:
+        return peers.owner(self.url, self.headers)
+
+    def _leave(self, owner: int) -> None:
+        """Pass the connection on to the process that the request belongs to, or let the client come again."""
+        self.transport.pause_reading()
+        link = self.transport.get_extra_info("socket")
+        self._stop_timer()
+        if self._whole and self.peers is not None and self.peers.pass_on(owner, link.fileno(), self._read):
+            self.transport.abort()
+            return
+        self._deaf = False
+        self._turn_away(Reason.OVERLOADED)
 
     def _read_target(self) -> bool:
         """Whether a target in absolute form is one; it goes by its own host, whatever Host says (RFC 9112 §3.2.2).
@@ -226,9 +267,31 @@ class Connection(HttpToolsProtocol):
         self._turn_away(Reason.INVALID_REQUEST)
 
 
-def bounded(most: int, head_seconds: float) -> type[HttpToolsProtocol]:
+class _Adopted(Connection):
+    """A connection that another process of this gateway passed on, with what it read of its first request."""
+
+    _settled = False
+
+    def __init__(self, first: bytes, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._first = first
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # Before anything that is still to be read of it.
+        self.data_received(self._first)
+
+    def _owner_of(self, peers: Peers) -> int | None:
+        # Not sent round in circles, whatever the processes think of each other.
+        settled, self._settled = self._settled, True
+        return super()._owner_of(peers) if settled else None
+
+
+def bounded(
+    most: int, head_seconds: float, peers: Peers | None = None, kind: type[Connection] = Connection
+) -> type[HttpToolsProtocol]:
     """The protocol with these bounds; uvicorn makes one for each connection."""
-    return type("BoundedConnection", (Connection,), {"most": most, "head_seconds": head_seconds})
+    return type("BoundedConnection", (kind,), {"most": most, "head_seconds": head_seconds, "peers": peers})
 
 
 log = logging.getLogger("callgate.http")
@@ -269,11 +332,13 @@ class HttpServer(uvicorn.Server):
         on_listening: Callable[[str], None],
         *,
         next_free: bool = False,
+        listener: socket.socket | None = None,
+        peers: Peers | None = None,
     ) -> None:
         super().__init__(
             quiet(
                 app,
-                bounded(connections, config.limits.header_seconds),
+                bounded(connections, config.limits.header_seconds, peers),
                 backlog=2048,
                 timeout_keep_alive=75,
                 timeout_graceful_shutdown=max(1, round(config.gateway.shutdown_seconds)),
@@ -284,13 +349,18 @@ class HttpServer(uvicorn.Server):
         self._on_listening = on_listening
         # Whether another port will do where the configured one is taken.
         self._next_free = next_free
+        # Given where another process has bound it.
+        self._listener = listener
+        self._peers = peers
+        self._adopted = bounded(connections, config.limits.header_seconds, peers, _Adopted)
+        self._adopting: set[asyncio.Task[Any]] = set()
         # What else begins when it listens, and ends with it.
         self.opened: Callable[[], None] = lambda: None
         self.closing: Callable[[], Awaitable[None]] = _nothing
 
     async def run_until_stopped(self) -> None:
         """Listen, serve, and come back when a signal or `should_exit` says so."""
-        listener = self._bind()
+        listener = bind(self._address, next_free=self._next_free) if self._listener is None else self._listener
         try:
             await self.serve(sockets=[listener])
         finally:
@@ -313,13 +383,28 @@ class HttpServer(uvicorn.Server):
                     loop.remove_signal_handler(number)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._peers is not None:
+            self._peers.start(self._adopt, self._app.metrics)
         await super().startup(sockets)
         if sockets and not self.should_exit:
             self.opened()
             host, port = sockets[0].getsockname()[:2]
             self._on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
+    def _adopt(self, link: socket.socket, first: bytes) -> None:
+        """Serve a connection that another process passed on."""
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> asyncio.Protocol:
+            return self._adopted(first, self.config, self.server_state, self.lifespan.state, loop)  # type: ignore[arg-type,call-arg]
+
+        task = loop.create_task(loop.connect_accepted_socket(protocol, link))
+        self._adopting.add(task)
+        task.add_done_callback(self._adopting.discard)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self._peers is not None:
+            self._peers.stop()
         self._app.begin_shutdown()
         await self.closing()
         await super().shutdown(sockets)
@@ -327,27 +412,32 @@ class HttpServer(uvicorn.Server):
     def stop(self) -> None:
         self.should_exit = True
 
-    def _bind(self) -> socket.socket:
-        host, port = self._address.host, self._address.port
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        ports = [port, *(range(port + 1, min(port + _NEXT_PORTS, 65536)) if self._next_free and port else ()), 0]
-        for attempt in ports if self._next_free else ports[:1]:
-            listener = socket.socket(family, socket.SOCK_STREAM)
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind((host, attempt))
-            except OSError as error:
-                listener.close()
-                why = error.strerror
-                if error.errno != errno.EADDRINUSE:
-                    break
-                continue
-            listener.setblocking(False)  # noqa: FBT003
-            return listener
-        raise ConfigError(
-            f"cannot listen on {host}:{port}: {why}",
-            advice="Choose another address with `callgate serve --listen 127.0.0.1:0`, or stop what uses it.",
-        )
+
+def bind(address: Address, *, next_free: bool = False, shared: bool = False) -> socket.socket:
+    """A socket at the address; `shared` lets further ones of this user be bound there, and the system deals
+    connections out to them."""
+    host, port = address.host, address.port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    ports = [port, *(range(port + 1, min(port + _NEXT_PORTS, 65536)) if next_free and port else ()), 0]
+    for attempt in ports if next_free else ports[:1]:
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            if shared:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            listener.bind((host, attempt))
+        except OSError as error:
+            listener.close()
+            why = error.strerror
+            if error.errno != errno.EADDRINUSE:
+                break
+            continue
+        listener.setblocking(False)  # noqa: FBT003
+        return listener
+    raise ConfigError(
+        f"cannot listen on {host}:{port}: {why}",
+        advice="Choose another address with `callgate serve --listen 127.0.0.1:0`, or stop what uses it.",
+    )
 
 
 def raise_descriptor_limit(connections: int) -> int:
