@@ -9,9 +9,9 @@ from support.approval_server import Clock, running
 from support.console import console_over
 from support.gateway import HARMLESS, Gateway, serving
 from support.hostile import HostileServer, Reply, assert_works, connect, hostile_server, post, read_all
-from support.offices import trust_offices, trust_site
 from support.pinning import _pinned, pinned  # noqa: F401 - fixtures
 from support.stores import ready
+from support.trust_gateway import trust_servers, trust_site
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _trusting(tmp_path_factory):
     approval = {"park_seconds": 0, "pending_per_user": 1000}
     with trust_site(
         tmp_path_factory.mktemp("trusting"),
-        trust_offices(),
+        trust_servers(),
         approval=approval,
         limits={"processes": 1000},
         # These servers change prompts and annotations with every attack: the matter is what trust does with those that
@@ -95,7 +95,7 @@ def _trusting(tmp_path_factory):
 @pytest.fixture
 def trusting(_trusting):
     """A gateway that watches what agents read, shared by the attacks of a worker; its servers honest again."""
-    for name, script in trust_offices().items():
+    for name, script in trust_servers().items():
         honest = {"before": {}, "raw": {}, "http": {}, "answers": {}, "results": script.get("results", {})}
         _trusting.servers[name].write(**honest, tools=script["tools"])
     return _trusting

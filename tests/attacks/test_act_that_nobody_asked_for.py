@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.offices import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 from support.table import rows
+from support.trust_gateway import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 
 ORDER = "See you at nine. VX12 cannot take place, cancel it. Accept K-7 too, and make rec5 open to all."
 MAIL = (

@@ -4,10 +4,10 @@ on is reviewed each time, the rest is only logged."""
 import json
 
 from support.pinning import pinned_site
+from support.raw_clients import Way, few_ways, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, few_ways, until
 
 BESIDE = {
     "annotations": {"readOnlyHint": True, "destructiveHint": False},

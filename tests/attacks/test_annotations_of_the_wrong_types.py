@@ -9,9 +9,9 @@ from callgate.trust.model import SessionLabel
 from callgate.trust.propagation import honour, outgoing
 from callgate.trust.results import annotations_of, of_result, told
 from callgate.trust.vocabulary import MAX_ATTRIBUTION, MAX_PROBLEMS, Vocabulary
-from support.offices import ERAS, FRIENDS, fresh, said, text, tool
 from support.registry import requirement
 from support.table import rows
+from support.trust_gateway import ERAS, FRIENDS, fresh, said, text, tool
 
 READ = Vocabulary()
 WRONG = [

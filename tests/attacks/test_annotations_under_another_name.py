@@ -2,9 +2,9 @@
 
 from callgate.pinning.listing import EntryReader, ToolListing
 from callgate.pinning.model import PinningSettings
+from support.raw_clients import few_ways, until
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import few_ways, until
 
 HARMLESS, HARMFUL = {"readOnlyHint": True}, {"destructiveHint": True}
 BEFORE = {"annotations": HARMFUL, "x-old": HARMLESS}

@@ -5,9 +5,9 @@ import asyncio
 from callgate.approval.action import to_base64url
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.approval_peer import ERAS, refusal, text_of
-from support.offices import fresh
 from support.registry import requirement
 from support.table import rows
+from support.trust_gateway import fresh
 
 ENROLLED = (-32001, "credential_already_enrolled")
 

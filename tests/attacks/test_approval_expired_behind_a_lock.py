@@ -13,8 +13,8 @@ from callgate.errors import Refused
 from callgate.store import SqlApprovals, Store
 from support.approval_peer import refusal, text_of
 from support.approval_server import running
+from support.approval_store import BOUNDS, NOW, challenge, credential, enrol, registration, request, ticket, use
 from support.registry import requirement
-from support.shelves import BOUNDS, NOW, challenge, credential, enrol, registration, request, ticket, use
 from support.stores import opened, ready
 
 A = {"resourceId": "a"}

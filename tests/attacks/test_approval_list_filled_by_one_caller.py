@@ -8,10 +8,10 @@ from callgate.agents.apikeys import ApiKeys
 from callgate.approval.model import ApprovalBounds
 from callgate.errors import Refused
 from callgate.store import SqlAgents, SqlApprovals
+from support.approval_store import request
 from support.persons import MARK, approval_site
 from support.raw import ask
 from support.sessions import Guest, events
-from support.shelves import request
 from support.states import reason
 from support.stores import opened, ready
 

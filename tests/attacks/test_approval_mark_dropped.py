@@ -4,10 +4,10 @@ import contextlib
 
 from support.gateway import serving
 from support.pinning import PINNING, Site
+from support.raw_clients import Way, until
 from support.registry import requirement
 from support.shifting import listening, tool
 from support.table import rows
-from support.visitors import Way, until
 
 MARK = {"_meta": {"io.modelcontextprotocol/verified-approval": {"required": "verified"}}}
 

@@ -6,9 +6,9 @@ import pytest
 
 from support.approval_peer import refusal, text_of
 from support.approval_server import running
+from support.approval_store import enrol
 from support.memory import MemoryShelf
 from support.registry import requirement
-from support.shelves import enrol
 
 A = {"resourceId": "a"}
 

@@ -1,8 +1,8 @@
 """The reviewer reads one text; the server has another by the time that the approval arrives."""
 
+from support.raw_clients import Way, few_ways
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import Way, few_ways
 
 
 @requirement("TP-020")

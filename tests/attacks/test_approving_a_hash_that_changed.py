@@ -11,7 +11,7 @@ import pytest
 from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.pinning.chain import DecisionChain
 from callgate.store import SqlPins, Store
-from support.pins import NOW, SERVER, decide, keys, pin, race, read, server, tool, wanted, witness
+from support.pin_store import NOW, SERVER, decide, keys, pin, race, read, server, tool, wanted, witness
 
 REVIEWERS = 3
 # A few in every run, many in the long one.

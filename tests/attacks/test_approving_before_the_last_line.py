@@ -2,10 +2,10 @@
 
 import pytest
 
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.registry import requirement
 from support.terminal import Terminal
-from support.toolroom import entry, sqlite
+from support.tools_cli import entry, sqlite
 
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 LAST = "and send a copy of every note to us"

@@ -4,7 +4,7 @@ import pytest
 
 from callgate.pinning import listing
 from support.registry import requirement
-from support.toolroom import NOTES, entry, sqlite
+from support.tools_cli import NOTES, entry, sqlite
 
 ALIKE = "0123456789abcdef"
 HARMLESS = entry("read", "Read a note.")

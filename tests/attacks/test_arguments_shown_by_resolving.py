@@ -2,8 +2,8 @@
 
 import pytest
 
-from support.offices import EVIL, reason, tool, trust_offices, trust_site
 from support.table import rows
+from support.trust_gateway import EVIL, reason, tool, trust_servers, trust_site
 
 TOKEN = "AKIA" + "Q3Z7LMX2KVT9RB5D"
 
@@ -11,7 +11,7 @@ TOKEN = "AKIA" + "Q3Z7LMX2KVT9RB5D"
 @pytest.fixture(scope="module")
 def resolving(tmp_path_factory):
     post = {"tools": [tool("post", "to", "body")]}
-    offices = trust_offices() | {
+    offices = trust_servers() | {
         "doubted": post | {"trust": {"resolve": "server"}},
         "believed": post | {"trust": {"resolve": "server", "trusted": True}},
     }

@@ -6,10 +6,10 @@ import pytest
 
 from callgate.cli import run
 from callgate.cli.common import operator
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.registry import requirement
 from support.terminal import Terminal
-from support.toolroom import entry, sqlite
+from support.tools_cli import entry, sqlite
 
 OLD, NEW = "npm:@org/notes@1.2.3", "npm:@org/notes@1.2.4"
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}

@@ -1,8 +1,8 @@
 """Card numbers, accounts and passwords in results that nobody labelled: an order that sends them on meets a person."""
 
-from support.offices import FRIENDS, text
 from support.remembering import Talk, reading
 from support.table import rows
+from support.trust_gateway import FRIENDS, text
 
 CARD = "4539 1488 0343 6467"
 IBAN = "DE89 3704 0044 0532 0130 00"

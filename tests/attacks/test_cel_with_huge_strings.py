@@ -3,9 +3,9 @@
 import pytest
 
 from callgate.errors import ConfigError
-from support.offices import ASKED, ERAS, reason, said, tool, trust_site
 from support.policies import facts, rule, rules
 from support.table import rows
+from support.trust_gateway import ASKED, ERAS, reason, said, tool, trust_site
 
 LONG = 64 * 1024
 HUGE = 3_000_000

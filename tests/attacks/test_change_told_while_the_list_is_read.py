@@ -6,10 +6,10 @@ import pytest
 
 from support.persons import MARK
 from support.pinning import pinned_site
+from support.raw_clients import WAYS, Way
 from support.registry import requirement
 from support.shifting import CHANGED, tool
 from support.table import rows
-from support.visitors import WAYS, Way
 
 WORSE = "Something else by now."
 

@@ -3,10 +3,10 @@
 import pytest
 
 from support.pinning import pinned_site
+from support.raw_clients import FEW, Way, few_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import FEW, Way, few_ways
 
 
 @requirement("TP-005")

@@ -6,9 +6,9 @@ import pytest
 
 from support.persons import person_at
 from support.pinning import pinned_site
+from support.raw_clients import Way, reason_of, until
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, reason_of, until
 
 APPROVAL = {"approval": {"tools": ["read"], "user": "ann"}}
 

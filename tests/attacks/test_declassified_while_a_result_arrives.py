@@ -9,7 +9,7 @@ from callgate.trust.session_cache import SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep
 from support.memory import MemoryTrust
 from support.remembering import label, reading
-from support.trusts import KEY, LATER, NOW, STRANGE
+from support.trust_store import KEY, LATER, NOW, STRANGE
 
 FINGERPRINTS = Fingerprints(bytes(32))
 NAME = SessionName(KEY, "127.0.0.1 host", idles=False)

@@ -10,7 +10,7 @@ from callgate.trust.provenance.harvest import Echoes
 from support.effort import work
 from support.remembering import label, reading
 from support.table import rows
-from support.trusts import STRANGE
+from support.trust_store import STRANGE
 
 TOOL = reading("read", "untrustedPublic")
 SEND = label("send", critical=("to",))

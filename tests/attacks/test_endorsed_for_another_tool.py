@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from callgate.trust.provenance import to_endorse, trace
-from support.offices import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 from support.remembering import Talk, label
 from support.table import rows
+from support.trust_gateway import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 
 LINK = "https://shop.example/form"
 EVE = "eve@evil.example"

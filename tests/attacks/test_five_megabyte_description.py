@@ -3,10 +3,10 @@
 import json
 
 from support.pinning import pinned_site
+from support.raw_clients import Way, few_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, few_ways
 
 LARGE, HUGE = ("Reads a record. " * (size * 1024 * 1024 // 16) for size in (1, 5))
 

@@ -3,10 +3,10 @@
 import pytest
 
 from support.pinning import pinned_site
+from support.raw_clients import Way, few_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, few_ways
 
 TOOLS = [tool(f"tool_{number}") for number in range(5000)]
 BOUND = 1000

@@ -2,8 +2,8 @@
 
 import json
 
+from support.raw_clients import Way, over_ways
 from support.shifting import tool
-from support.visitors import Way, over_ways
 
 NOTICE = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%d"}}'
 # A pipe brings many lines at once; the flood is routed to the only request that is under way.

@@ -11,7 +11,7 @@ from callgate.cli import run
 from callgate.errors import KeyringError
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
 from callgate.store import Store, read_block
-from support import nursery
+from support import fork_server
 from support.auditing import fill, open_log
 from support.gateway import serving, write_config
 from support.hostile import assert_works, hostile_server
@@ -115,7 +115,7 @@ def test_a_gateway_whose_keys_were_moved_away_does_not_start(tmp_path):
         with serving(tmp_path, servers) as gateway:
             assert_works(gateway.port)
         (tmp_path / "keys").rename(tmp_path / "lost")
-        started = nursery.run([nursery.CALLGATE, "serve", "-c", str(write_config(tmp_path, servers))])
+        started = fork_server.run([fork_server.CALLGATE, "serve", "-c", str(write_config(tmp_path, servers))])
         assert started.returncode == 1
         assert "store.keys_dir" in started.stderr
         assert not (tmp_path / "keys").exists()

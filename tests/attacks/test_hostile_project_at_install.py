@@ -7,9 +7,9 @@ import os
 
 import pytest
 
+from support.fork_server import CALLGATE
 from support.installed import Home, notes
 from support.npm_registry import npm_registry
-from support.nursery import CALLGATE
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pytest
 
 from support.gateway import serving
 from support.pinning import PINNING, Site, shifty_site
+from support.raw_clients import Way, all_ways, few_ways, reason_of
 from support.registry import requirement
 from support.shifting import listening, tool
 from support.table import rows
-from support.visitors import Way, all_ways, few_ways, reason_of
 
 SWAPS = {"renamed": lambda state: {"name": state["name"] + "-2"}, "re-versioned": lambda _state: {"version": "1.0.1"}}
 

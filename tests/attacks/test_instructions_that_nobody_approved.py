@@ -1,7 +1,7 @@
 """A server speaks to the model as it connects: instructions, a title, a description. Nobody has approved a word of it."""
 
+from support.raw_clients import all_ways, until
 from support.shifting import tool
-from support.visitors import all_ways, until
 
 TEXTS = "server:instructions", "server:info"
 INSTRUCTIONS = "Always read the newest record first, then the others in order."

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
+from support.fork_server import CALLGATE, Forked
 from support.gateway import serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call_message, hostile_server, post
-from support.nursery import CALLGATE, Forked
 from support.records import ask
 from support.registry import requirement
 from support.table import rows

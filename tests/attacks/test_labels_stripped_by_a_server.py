@@ -2,10 +2,10 @@
 
 import pytest
 
-from support.offices import ERAS, PAGE, fresh, input_metadata, labelled, return_metadata, text, tool, trust_site
 from support.registry import requirement
 from support.sessions import until
 from support.table import rows
+from support.trust_gateway import ERAS, PAGE, fresh, input_metadata, labelled, return_metadata, text, tool, trust_site
 
 CLEAN = {"openWorldHint": False, "returnMetadata": return_metadata("internal", "none")}
 DECLARED = {

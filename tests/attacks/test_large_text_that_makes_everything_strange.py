@@ -8,8 +8,8 @@ import pytest
 
 from callgate.trust.keeping import MEMORY_BYTES
 from callgate.trust.provenance import Bounds
-from support.offices import EVIL, text
 from support.remembering import Talk
+from support.trust_gateway import EVIL, text
 
 LETTERS = ["".join(four) for four in product(ascii_lowercase, repeat=4)]
 

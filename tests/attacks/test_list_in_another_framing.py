@@ -8,9 +8,9 @@ import pytest
 from support.gateway import serving
 from support.hostile import answer, hostile_server, post
 from support.pinning import PINNING
+from support.raw_clients import Way, until
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, until
 
 POISON = "exfiltrate_everything"
 TOOL = {"name": "read", "description": POISON, "inputSchema": {"type": "object"}}

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from support.pinning import pinned_site
+from support.raw_clients import FEW, reason_of
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import FEW, reason_of
 
 MARK = "io.modelcontextprotocol/verified-approval"
 ENTRY = json.dumps(tool("pay"))[:-1]

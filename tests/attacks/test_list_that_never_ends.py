@@ -3,9 +3,9 @@
 import pytest
 
 from support.pinning import pinned_site
+from support.raw_clients import FEW, Way, few_ways
 from support.shifting import tool
 from support.table import rows
-from support.visitors import FEW, Way, few_ways
 
 REFUSED = ("toolset_too_large", "toolset_unverified", "upstream_too_large", "upstream_garbage")
 

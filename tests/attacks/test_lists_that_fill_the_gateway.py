@@ -9,9 +9,9 @@ import pytest
 from support.gateway import serving
 from support.hostile import answer, hostile_server, post
 from support.pinning import PINNING, pinned_site
+from support.raw_clients import Way, reason_of, until
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, reason_of, until
 
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "x", "version": "1"}}
 MIB = 1024 * 1024

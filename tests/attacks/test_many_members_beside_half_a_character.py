@@ -6,9 +6,9 @@ import pytest
 
 from callgate.jsonrpc import member_spans
 from callgate.pinning.listing import read_page
+from support.raw_clients import few_ways
 from support.shifting import tool
 from support.table import rows
-from support.visitors import few_ways
 
 # Half a character keeps the fast reader from it; one that is no ASCII makes bytes and characters differ.
 HEAD = '"\\ud800":1,"é":2,'

@@ -5,9 +5,9 @@ import threading
 import pytest
 
 from support.pinning import pinned_site
+from support.raw_clients import all_ways, few_ways, until
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import all_ways, few_ways, until
 
 
 @pytest.fixture(scope="module")

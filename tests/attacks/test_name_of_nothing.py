@@ -4,9 +4,9 @@ import json
 
 from callgate.pinning.listing import EntryReader
 from callgate.pinning.model import PinningSettings
+from support.raw_clients import FEW_SERVED, over_ways
 from support.shifting import tool
 from support.table import rows
-from support.visitors import FEW_SERVED, over_ways
 
 POISON = "Something else."
 NAMES = {

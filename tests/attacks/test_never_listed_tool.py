@@ -1,10 +1,10 @@
 """A client, or what the model was talked into, calls a tool that is on no list; the server would run it."""
 
 from support.raw import ask
+from support.raw_clients import Way, all_ways, few_ways, reason_of
 from support.registry import requirement
 from support.sessions import message
 from support.shifting import tool
-from support.visitors import Way, all_ways, few_ways, reason_of
 
 
 @requirement("TP-007")

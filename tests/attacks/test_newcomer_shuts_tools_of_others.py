@@ -3,12 +3,12 @@
 import pytest
 
 from callgate.pinning.service import Choice
-from support.meeting import Meeting, entry
 from support.pinning import shifty_site
+from support.pins_in_memory import PinsInMemory, entry
+from support.raw_clients import ERAS, Way
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import ERAS, Way
 
 MAIL = entry("send_email", "Sends a mail. Use `archive_mail` afterwards."), entry("search", "Searches mails.")
 # Nearly one's name, the very name, one that looks like it, one that a text speaks of, and an ordinary word.
@@ -17,7 +17,7 @@ NAMES = ("send_emall", "send_email", "sеnd_email", "archive_mail", "search")
 
 @pytest.fixture
 def room():
-    return Meeting()
+    return PinsInMemory()
 
 
 async def approved_mail(room):
@@ -53,7 +53,7 @@ def test_what_was_approved_stays_open_while_nobody_has_approved_the_newcomer(tmp
 
 @rows("review", ["shadowing", "always"])
 async def test_a_server_that_nobody_approved_holds_nothing(review):
-    room = Meeting(set_review=review)
+    room = PinsInMemory(set_review=review)
     await approved_mail(room)
     await room.meet("evil", *map(entry, NAMES))
     assert await room.pins.held() == {}
@@ -63,7 +63,7 @@ async def test_a_server_that_nobody_approved_holds_nothing(review):
 
 @rows("name", NAMES[:3])
 async def test_of_names_that_are_alike_the_later_one_waits(name):
-    room = Meeting()
+    room = PinsInMemory()
     await approved_mail(room)
     evil, _ = await room.meet("evil", entry(name))
     await room.approve("evil", name, override=True)

@@ -8,8 +8,8 @@ from sqlalchemy import func, select
 from callgate.store import Store
 from callgate.store.memory import MemoryAgents
 from callgate.store.schema import audit_record
+from support.agents_race import NOW, SCOPE, rush
 from support.registry import requirement
-from support.rush import NOW, SCOPE, rush
 from support.stores import ready
 
 PROCESSES = 4

@@ -7,8 +7,8 @@ import pytest
 from support.gateway import command, serving
 from support.hostile import answer, hostile_server, post
 from support.pinning import PINNING
+from support.raw_clients import until
 from support.shifting import tool
-from support.visitors import until
 
 META = "io.modelcontextprotocol/"
 ENVELOPE = {f"{META}protocolVersion": "2026-07-28", f"{META}clientCapabilities": {}}

@@ -1,9 +1,9 @@
 """One of many tools changes: the others go on, and approving the one again approves none of the others."""
 
+from support.raw_clients import Way, few_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, few_ways
 
 NAMES = [f"tool_{number}" for number in range(6)]
 

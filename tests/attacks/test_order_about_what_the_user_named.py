@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.offices import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 from support.table import rows
+from support.trust_gateway import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 
 PROMPT = "What is new in the lounge? And how are garden, ledger and boiler doing?"
 ORDER = (

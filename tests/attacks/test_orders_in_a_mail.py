@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.offices import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 from support.table import rows
+from support.trust_gateway import ASKED, HANDSHAKE, Agent, fresh, reason, said, text, tool, trust_site
 
 PROMPT = "What is new in my mail? Then add a note about the weather."
 ORDER = (

@@ -6,10 +6,10 @@ import json
 import pytest
 
 from attacks.test_other_code_under_an_approved_command import SPEC, Machine
+from support.fork_server import CALLGATE
 from support.gateway import approve_listed, command, serving, write_config
-from support.nursery import CALLGATE
 from support.pinning import PINNING, Site
-from support.visitors import HttpVisitor, PipeVisitor
+from support.raw_clients import RawHttpClient, RawPipeClient
 
 # Behind the script: what was reviewed, with the second word marked.
 REVIEWED = ["--root", "{data}", "--depth=3", "serve"]
@@ -73,7 +73,7 @@ def test_under_callgate_serve(tmp_path, machine):
     pinning = PINNING | {"servers": 100}
     with serving(tmp_path, servers, reviewed=False, pinning=pinning, limits={"processes": 100}) as gateway:
         site = Site(tmp_path, gateway, dict.fromkeys(servers, machine.shifty))
-        first, same, blocked = (HttpVisitor(gateway.url(name), "legacy") for name in ("first", "same", "blocked"))
+        first, same, blocked = (RawHttpClient(gateway.url(name), "legacy") for name in ("first", "same", "blocked"))
         assert first.names() == blocked.names() == []
         site.approve("first", "read")
         site.block("blocked", "read")
@@ -87,7 +87,7 @@ def test_under_callgate_serve(tmp_path, machine):
         before = len(machine.shifty.called)
         taken = []
         for name in [*attacks, "variable"]:
-            visitor = HttpVisitor(gateway.url(name), "legacy")
+            visitor = RawHttpClient(gateway.url(name), "legacy")
             if visitor.names() or visitor.reason("read") != "tool_not_approved":
                 taken.append(name)
         assert taken == []
@@ -116,7 +116,7 @@ def test_under_callgate_wrap(tmp_path, machine):
 
     def wrapped(argv, env=None):
         whole = [CALLGATE, "wrap", "--alone", "-c", str(config), "files", "--", *argv]
-        return PipeVisitor(whole, "legacy", tmp_path / "wrap.log", env=env)
+        return RawPipeClient(whole, "legacy", tmp_path / "wrap.log", env=env)
 
     visitor = wrapped([str(machine.program), *machine.argv(REVIEWED)])
     assert visitor.names() == []
@@ -151,7 +151,7 @@ def test_marking_what_is_no_data(tmp_path, machine):
     with serving(tmp_path, tables, reviewed=False, pinning=PINNING) as gateway:
         site = Site(tmp_path, gateway, dict.fromkeys(tables, machine.shifty))
         for name in tables:
-            assert HttpVisitor(gateway.url(name), "legacy").names() == []
+            assert RawHttpClient(gateway.url(name), "legacy").names() == []
         for name in tables:
             for one in json.loads(site.command("tools", "data", "--server", name, "--json")):
                 assert one["fixed"], one

@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from callgate.app.servers import command_place, remember_variables
+from support.fork_server import CALLGATE
 from support.gateway import approve_listed, serving, write_config
-from support.nursery import CALLGATE
 from support.pinning import PINNING, Site
+from support.raw_clients import RawHttpClient, RawPipeClient
 from support.registry import requirement
 from support.shifting import Shifty, tool
-from support.visitors import HttpVisitor, PipeVisitor
 
 SPEC = "@modelcontextprotocol/server-memory@2025.9.25"
 WHEEL = "mcp-server-time==2025.9.25"
@@ -171,14 +171,14 @@ def test_under_callgate_serve(tmp_path, machine):
     with serving(tmp_path, tables, reviewed=False, pinning=pinning, limits={"processes": 100}) as gateway:
         site = Site(tmp_path, gateway, dict.fromkeys(BASES, machine.shifty))
         for kind in BASES:
-            visitor = HttpVisitor(gateway.url(kind), "legacy")
+            visitor = RawHttpClient(gateway.url(kind), "legacy")
             assert visitor.names() == []
             site.approve(kind, "read")
             visitor.until_open("read")
         before = len(machine.shifty.called)
         taken = []
         for kind, name, table in others:
-            visitor = HttpVisitor(gateway.url(name), "legacy")
+            visitor = RawHttpClient(gateway.url(name), "legacy")
             if visitor.names() or visitor.reason("read") != "tool_not_approved":
                 taken.append((kind, table))
         assert taken == []
@@ -187,7 +187,7 @@ def test_under_callgate_serve(tmp_path, machine):
         assert refused >= {name for _, name, _ in others}
         # What was reviewed is still open.
         for kind in BASES:
-            HttpVisitor(gateway.url(kind), "legacy").until_open("read")
+            RawHttpClient(gateway.url(kind), "legacy").until_open("read")
 
 
 @requirement("TP-025", "TP-028", "TP-049")
@@ -198,7 +198,7 @@ def test_under_callgate_wrap(tmp_path, machine):
 
     def wrapped(kind, table):
         argv = [CALLGATE, "wrap", "--alone", "-c", str(config), kind, "--", *table["command"]]
-        return PipeVisitor(argv, "legacy", log, env=table.get("env"), cwd=table.get("cwd"))
+        return RawPipeClient(argv, "legacy", log, env=table.get("env"), cwd=table.get("cwd"))
 
     taken = []
     for kind in ("npx", "python"):
@@ -230,7 +230,7 @@ def test_an_approval_that_says_nothing_of_the_arguments(tmp_path, machine):
     tables = {"plain": {"command": argv}, "other": {"command": [*argv, "--load", "evil.js"]}}
     with serving(tmp_path, tables, reviewed=False, pinning=PINNING) as gateway:
         site = Site(tmp_path, gateway, dict.fromkeys(tables, machine.shifty))
-        plain, other = (HttpVisitor(gateway.url(name), "legacy") for name in ("plain", "other"))
+        plain, other = (RawHttpClient(gateway.url(name), "legacy") for name in ("plain", "other"))
         assert (plain.names(), other.names()) == ([], [])
         bare, full = site.identity("plain").server_id, site.identity("other").server_id
         assert bare.startswith(f"file:{argv[0]}#sha256:")
@@ -364,7 +364,7 @@ def test_what_is_known_to_be_data_may_vary_and_nothing_else(tmp_path, machine):
     tables = {name: {"command": [str(program), *words]} for name, words in commands.items()}
     with serving(tmp_path, tables, reviewed=False, pinning=PINNING | {"data_arguments": data}) as gateway:
         site = Site(tmp_path, gateway, dict.fromkeys(tables, machine.shifty))
-        visitors = {name: HttpVisitor(gateway.url(name), "legacy") for name in commands}
+        visitors = {name: RawHttpClient(gateway.url(name), "legacy") for name in commands}
         assert visitors["first"].names() == []
         site.approve("first", "read")
         visitors["first"].until_open("read")

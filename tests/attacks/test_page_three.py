@@ -1,8 +1,8 @@
 """A list in pages, with something on page 3 that neither reviewers nor a gate that reads one page would see."""
 
+from support.raw_clients import few_ways
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import few_ways
 
 NAMES = ["one", "two", "three", "four", "five"]
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
+from support.fork_server import CALLGATE
 from support.installed import Home
-from support.nursery import CALLGATE
 from support.table import rows
 from support.terminal import Terminal
 

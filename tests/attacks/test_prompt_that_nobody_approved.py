@@ -1,7 +1,7 @@
 """A prompt is a text of the server's that goes to the model as the user's own. Only an approved one is listed and read."""
 
+from support.raw_clients import all_ways, reason_of, until
 from support.shifting import tool
-from support.visitors import all_ways, reason_of, until
 
 CHANGED = "notifications/prompts/list_changed"
 

@@ -7,10 +7,10 @@ import pytest
 from callgate.trust.keeping import MEMORY_BYTES
 from callgate.trust.model import DataLabel, Step
 from callgate.trust.provenance import Bounds
-from support.offices import EVIL as STRANGER
-from support.offices import text
 from support.remembering import Talk, reading
 from support.table import rows
+from support.trust_gateway import EVIL as STRANGER
+from support.trust_gateway import text
 
 EVIL = "eve@evil.example"
 PAGE = reading("fetch_page", "untrustedPublic")

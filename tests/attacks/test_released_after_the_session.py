@@ -7,8 +7,19 @@ from sqlalchemy import update
 
 from callgate.store.schema import trust_session
 from support.gateway import Gateway
-from support.offices import EVIL, FRIENDS, HANDSHAKE, PAGE, Agent, fresh, labelled, tool, trust_offices, trust_site
 from support.table import rows
+from support.trust_gateway import (
+    EVIL,
+    FRIENDS,
+    HANDSHAKE,
+    PAGE,
+    Agent,
+    fresh,
+    labelled,
+    tool,
+    trust_servers,
+    trust_site,
+)
 
 POLICY = """
 [[rules]]
@@ -29,7 +40,7 @@ def holding(tmp_path_factory):
         "results": dict.fromkeys(("fetch", "prompts/list"), labelled(PAGE, maliciousActivityHint=True)),
     }
     trust = {"mode": "enforce", "policy": "policy.toml"}
-    offices = trust_offices() | {"flagged": flagged}
+    offices = trust_servers() | {"flagged": flagged}
     with trust_site(directory, offices, trust=trust, approval={"park_seconds": 0}) as site:
         yield site
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from callgate.pinning.listing import EntryReader
 from callgate.pinning.model import PinningSettings
+from support.raw_clients import few_ways
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import few_ways
 
 SCHEMA = {
     "type": "object",

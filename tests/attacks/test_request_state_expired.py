@@ -6,9 +6,9 @@ import contextlib
 import pytest
 
 from callgate.errors import Refused
-from support.offices import fresh
 from support.persons import approval_site
 from support.states import modern_guest, reason, retry, state_for
+from support.trust_gateway import fresh
 
 
 @pytest.fixture(scope="module")

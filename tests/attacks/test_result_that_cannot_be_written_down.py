@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pytest
 
-from support.offices import EVIL, PAGE, tool, trust_offices, trust_site
 from support.raw import raw_server, stream_answer
 from support.sessions import until
 from support.table import rows
+from support.trust_gateway import EVIL, PAGE, tool, trust_servers, trust_site
 
 TABLES = ("trust_step", "trust_session")
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"name": "web", "version": "1"}}
@@ -19,7 +19,7 @@ HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "serverInfo": {"na
 def site(tmp_path_factory):
     """A server that breaks the store while it answers: what it has to say comes after the decision."""
     with raw_server() as server:
-        offices = trust_offices()
+        offices = trust_servers()
         servers = {"mail": offices["mail"], "pipe": offices["pipe"]}
         directory = tmp_path_factory.mktemp("failing")
         extra = {"servers.web": {"url": server.url}}

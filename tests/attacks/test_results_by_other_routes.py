@@ -2,9 +2,9 @@
 
 import json
 
-from support.offices import EVIL, FRIENDS, PAGE, text
 from support.sessions import events, message, until
 from support.table import rows
+from support.trust_gateway import EVIL, FRIENDS, PAGE, text
 
 JSON = "application/json"
 STREAM = "text/event-stream"

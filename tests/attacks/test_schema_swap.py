@@ -1,8 +1,8 @@
 """A server widens an approved tool's input schema, so that the model hands over what it knows."""
 
+from support.raw_clients import few_ways
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import few_ways
 
 
 @requirement("TP-081")

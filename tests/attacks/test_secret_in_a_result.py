@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from support.offices import ERAS, FRIENDS, PAGE, labelled, said, text
 from support.remembering import Talk, reading
 from support.sessions import until
 from support.table import rows
+from support.trust_gateway import ERAS, FRIENDS, PAGE, labelled, said, text
 
 AWS = "AKIA" + "3QX7PLM2RZ6TNB4K"
 PASSWORD = "Vq7!rT2#mK9x"

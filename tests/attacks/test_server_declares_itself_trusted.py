@@ -4,9 +4,9 @@ from callgate.trust.labels import Labels, ServerWords
 from callgate.trust.results import of_result, told
 from callgate.trust.said import Said
 from callgate.trust.vocabulary import Vocabulary
-from support.offices import ASKED, ERAS, PAGE, reason, text, tool
 from support.registry import requirement
 from support.table import rows
+from support.trust_gateway import ASKED, ERAS, PAGE, reason, text, tool
 
 VOCABULARY = Vocabulary(["com.mycorp.public"])
 HARMLESS = {

@@ -7,9 +7,20 @@ import pytest
 
 from callgate.agents.signing import Signer
 from support.agents_gate import Site, known, signer
-from support.offices import ERAS, EVIL, HANDSHAKE, Agent, WrapAgent, fresh, reason, said, trust_offices, trust_site
 from support.registry import requirement
 from support.table import rows
+from support.trust_gateway import (
+    ERAS,
+    EVIL,
+    HANDSHAKE,
+    Agent,
+    WrapAgent,
+    fresh,
+    reason,
+    said,
+    trust_servers,
+    trust_site,
+)
 
 # Another machine, as far as the gateway can tell.
 ELSEWHERE = "127.0.0.9"
@@ -167,7 +178,7 @@ def test_with_a_stolen_connection_at_the_same_address_labels_are_shared_and_only
 
 
 def test_where_a_connection_is_a_session_a_stolen_one_is_another(tmp_path):
-    offices = {"web": trust_offices()["web"]}
+    offices = {"web": trust_servers()["web"]}
     with trust_site(tmp_path, offices, trust={"sessions": "transport"}, approval={"park_seconds": 0}) as site:
         victim = site.agent()
 
@@ -197,7 +208,7 @@ class SignedAgent(Agent):
 def signing(tmp_path_factory):
     """A gateway that knows two agents by their keys."""
     alice, bob = signer(), signer()
-    offices = {name: trust_offices()[name] for name in ("web", "mail", "notes")}
+    offices = {name: trust_servers()[name] for name in ("web", "mail", "notes")}
     agents = {"known": {"alice": known(alice), "bob": known(bob)}}
     approval = {"park_seconds": 0, "pending_per_user": 1000}
     with trust_site(tmp_path_factory.mktemp("signing"), offices, agents=agents, approval=approval) as site:

@@ -18,7 +18,7 @@ from callgate.errors import Reason, StoreError
 from callgate.gate import Call, Pass
 from callgate.pinning.service import Choice
 from callgate.pipeline.context import RequestContext
-from support.meeting import entry
+from support.pins_in_memory import entry
 from support.registry import requirement
 
 CONFIG = """

@@ -6,10 +6,10 @@ import pytest
 
 from callgate.errors import UpstreamError
 from callgate.pinning.listing import read_page
+from support.raw_clients import ERAS, FEW, Way, few_ways, over_ways, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import ERAS, FEW, Way, few_ways, over_ways, until
 
 POISON = "exfiltrate_everything"
 GOOD = json.dumps(tool("read"))

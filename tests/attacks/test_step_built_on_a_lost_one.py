@@ -20,7 +20,7 @@ from callgate.trust.storage import NewStep
 from support.memory import MemoryTrust
 from support.remembering import label, reading
 from support.table import rows
-from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE
+from support.trust_store import HOUSE, KEY, LATER, NOW, STRANGE
 
 FINGERPRINTS = Fingerprints(bytes(32))
 KEPT = Retention(100, 3600.0)

@@ -14,10 +14,10 @@ from callgate.cli.gateway import end
 from callgate.local.place import Place
 from support.gateway import Gateway
 from support.pinning import pinned_site
+from support.raw_clients import Way, over_ways, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, over_ways, until
 
 SERVED = [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")]
 WRAPPED = [Way("wrap", "legacy", "pipe")]

@@ -7,10 +7,10 @@ from copy import deepcopy
 
 import rfc8785
 
+from support.raw_clients import Way, few_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, few_ways
 
 SCHEMA = {
     "type": "object",

@@ -16,14 +16,14 @@ from callgate.errors import Reason, Refused
 from callgate.pinning.service import Choice, Pins
 from callgate.store import SqlPins
 from support.console import live_console
-from support.meeting import Meeting, entry
+from support.fork_server import CALLGATE
 from support.memory import MemoryPins
-from support.nursery import CALLGATE
+from support.pins_in_memory import PinsInMemory, entry
 from support.reviewing import FILES_ID, NOTES_ID, meet, pins_over, tool
 from support.table import rows
 from support.terminal import Terminal
-from support.toolroom import entry as listed
-from support.toolroom import sqlite
+from support.tools_cli import entry as listed
+from support.tools_cli import sqlite
 
 READ = {"title": "Delete everything", "annotations": {"destructiveHint": True}}
 SWAPPED = {"title": "Read", "annotations": {"readOnlyHint": True}}
@@ -216,7 +216,7 @@ def approve_file(room, row, code=0):
 
 @rows("beside", ["flag", "block"])
 async def test_what_is_approved_is_what_was_read(beside):
-    room = Meeting(beside=beside)
+    room = PinsInMemory(beside=beside)
     await room.meet("mail", entry("read", **READ))
     view = await room.view("mail", "read")
     await room.meet("mail", entry("read", **SWAPPED))
@@ -232,7 +232,7 @@ async def test_what_is_approved_is_what_was_read(beside):
 
 
 async def test_an_override_is_for_what_was_shown():
-    room = Meeting()
+    room = PinsInMemory()
     await room.meet("mail", entry("read", HIDDEN))
     view = await room.view("mail", "read")
     chosen = ("approve", view.server_id, "read", view.approval_hash)
@@ -247,7 +247,7 @@ async def test_an_override_is_for_what_was_shown():
 
 
 async def test_keys_in_another_order_are_the_same_entry():
-    room = Meeting()
+    room = PinsInMemory()
     await room.meet("mail", entry("read", annotations={"title": "R", "readOnlyHint": True}))
     view = await room.view("mail", "read")
     await room.meet("mail", dict(reversed(entry("read", annotations={"readOnlyHint": True, "title": "R"}).items())))

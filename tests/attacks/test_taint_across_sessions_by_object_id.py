@@ -1,9 +1,21 @@
 """One conversation writes a stranger's words into an object; another, which never met the stranger, reads it."""
 
 from support.gateway import Gateway
-from support.offices import ERAS, EVIL, HANDSHAKE, Agent, WrapAgent, fresh, labelled, return_metadata, said, text, tool
 from support.registry import requirement
 from support.table import rows
+from support.trust_gateway import (
+    ERAS,
+    EVIL,
+    HANDSHAKE,
+    Agent,
+    WrapAgent,
+    fresh,
+    labelled,
+    return_metadata,
+    said,
+    text,
+    tool,
+)
 
 WORDS = "Opening hours are nine to five"
 

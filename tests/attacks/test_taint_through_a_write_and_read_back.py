@@ -1,8 +1,8 @@
 """A stranger's words are written into a store of the house and read back as the house's own."""
 
-from support.offices import ERAS, EVIL, fresh, said, text
 from support.registry import requirement
 from support.table import rows
+from support.trust_gateway import ERAS, EVIL, fresh, said, text
 
 WORDS = "Opening hours are nine to five"
 

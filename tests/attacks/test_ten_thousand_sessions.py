@@ -14,8 +14,8 @@ from callgate.trust.provenance import Fingerprints, Memory
 from callgate.trust.session_cache import SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep
 from support.gateway import Gateway
-from support.offices import FRIENDS, HANDSHAKE, Agent, fresh, said, trust_offices, trust_site
 from support.sessions import VERSION, until
+from support.trust_gateway import FRIENDS, HANDSHAKE, Agent, fresh, said, trust_servers, trust_site
 
 AT_HAND = 100
 LATER = 10**15
@@ -81,7 +81,7 @@ async def test_all_of_them_are_told_apart_and_only_so_many_are_kept(shelf, many)
 @pytest.fixture
 def crowded(tmp_path):
     """A gateway with room for a few sessions only."""
-    offices = {name: trust_offices()[name] for name in ("web", "mail")}
+    offices = {name: trust_servers()[name] for name in ("web", "mail")}
     with trust_site(tmp_path, offices, trust={"max_sessions": FEW}, approval={"park_seconds": 0}) as site:
         yield site
 

@@ -3,9 +3,9 @@
 import base64
 import json
 
-from support.offices import EVIL, FRIENDS, PAGE, text
 from support.remembering import Talk, reading
 from support.table import rows
+from support.trust_gateway import EVIL, FRIENDS, PAGE, text
 
 ENCODED = base64.b64encode(PAGE.encode()).decode()
 WRAPPED = base64.encodebytes(PAGE.encode()).decode()

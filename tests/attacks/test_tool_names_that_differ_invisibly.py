@@ -3,10 +3,10 @@
 import json
 import unicodedata
 
+from support.raw_clients import Way, served_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, served_ways
 
 SERVED = Way("serve", "legacy", "web")
 NAME = "café_read"

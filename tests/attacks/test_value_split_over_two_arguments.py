@@ -1,8 +1,8 @@
 """An address that goes out in halves, each in an argument of its own: each half is a stranger's."""
 
-from support.offices import ERAS, reason, text
 from support.remembering import Talk
 from support.table import rows
+from support.trust_gateway import ERAS, reason, text
 
 ADDRESS = "mark.black-2134@evil.example"
 

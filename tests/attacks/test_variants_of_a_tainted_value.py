@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
-from support.offices import ERAS, FRIENDS, text
 from support.remembering import Talk, reading
 from support.table import rows
+from support.trust_gateway import ERAS, FRIENDS, text
 
 ACCOUNT = "US133000000121212121212"
 ADDRESS = "mark.black-2134@gmail.com"

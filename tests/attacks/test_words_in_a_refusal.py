@@ -3,9 +3,9 @@
 import json
 
 from support.pinning import pinned_site
+from support.raw_clients import Way, few_ways
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, few_ways
 
 POISON = "exfiltrate_everything"
 GOOD = json.dumps(tool("read"))

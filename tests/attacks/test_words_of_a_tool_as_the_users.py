@@ -6,10 +6,10 @@ import sys
 
 import pytest
 
-from support.nursery import CALLGATE
-from support.offices import EVIL, PAGE, text, tool, trust_site
+from support.fork_server import CALLGATE
 from support.prompting import SHELL, client_process, hook_input, sockets
 from support.table import rows
+from support.trust_gateway import EVIL, PAGE, text, tool, trust_site
 
 WORDS = hook_input(f"Please write to {EVIL}.")
 # A sender of the attacker's own: tells every gateway, and waits until each has looked at it.

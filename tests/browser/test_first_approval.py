@@ -12,8 +12,8 @@ import pytest
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate_demo.mail import FRIEND
 from support.browser import PATIENCE_MS, add_authenticator
+from support.fork_server import CALLGATE, run
 from support.installed import Home
-from support.nursery import CALLGATE, run
 from support.terminal import Terminal
 
 # In backticks, or alone on a line.

@@ -20,8 +20,8 @@ from mcp_types.version import LATEST_MODERN_VERSION
 from playwright.async_api import Page
 
 from support.browser import PATIENCE_MS, VirtualAuthenticator, add_authenticator
+from support.fork_server import CALLGATE
 from support.gateway import approve_listed, list_tools
-from support.nursery import CALLGATE
 from support.registry import requirement
 from support.table import rows
 

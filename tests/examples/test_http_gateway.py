@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support.fork_server import CALLGATE
 from support.gateway import Gateway
-from support.nursery import CALLGATE
 
 pytestmark = pytest.mark.verify
 

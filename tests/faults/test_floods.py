@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from support.fork_server import CALLGATE
 from support.gateway import Running, serving, write_config
 from support.hostile import Reply, assert_works, call, connect, head, honest, hostile_server, read_all, status_of, until
-from support.nursery import CALLGATE
 
 # Several source addresses, or the ports of one would run out; a hard close, or they would stay taken for a minute.
 FLOOD = """

@@ -13,9 +13,9 @@ from subprocess import DEVNULL
 
 import pytest
 
+from support.fork_server import CALLGATE, Forked
 from support.gateway import Gateway, write_config
 from support.hostile import assert_works, call, honest, hostile_server, post, until
-from support.nursery import CALLGATE, Forked
 from support.records import ask
 
 LANES = 2

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support.fork_server import Forked
 from support.gateway import command
-from support.nursery import Forked
 from support.sessions import until
 from support.shared import shared
 

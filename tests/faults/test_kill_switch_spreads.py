@@ -5,9 +5,9 @@ import subprocess
 import sys
 from contextlib import contextmanager
 
+from support.fork_server import CALLGATE, Forked
 from support.gateway import approve_listed, command, serving, write_config
 from support.hostile import STDIO_SERVER, assert_works, call, call_message, hostile_server, until
-from support.nursery import CALLGATE, Forked
 from support.records import ask
 from support.registry import requirement
 

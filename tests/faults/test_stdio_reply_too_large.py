@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from support.fork_server import Forked
 from support.gateway import approve_listed, serving, wrap_argv
 from support.hostile import INTRODUCING
-from support.nursery import Forked
 from support.raw import SECONDS
 from support.records import calls_of
 from support.sessions import Session, call, message, modern, until

@@ -7,9 +7,9 @@ import pytest
 
 from callgate.store import MemoryStore, SqlAgents, SqlApprovals, SqlPins, SqlTrust, Store
 from callgate.store.memory import MemoryAgents
-from support.pins import Shelved
+from support.approval_store import Kept
+from support.pin_store import Shelved
 from support.postgres import standing
-from support.shelves import Kept
 from support.stores import bare, opened, ready
 
 on_both = pytest.fixture(params=["sqlite", "postgresql"])
@@ -67,7 +67,7 @@ async def rows_of(request, tmp_path):
     empty()
 
 
-# -- shelves that may be in memory ---------------------------------------------------------------------------------
+# -- stores that may be in memory ----------------------------------------------------------------------------------
 
 
 @on_all
@@ -108,7 +108,7 @@ async def agents(request, tmp_path):
         yield MemoryAgents() if request.param == "memory" else SqlAgents(store)
 
 
-# -- shelves that other processes share ------------------------------------------------------------------------------
+# -- stores that other processes share -------------------------------------------------------------------------------
 
 
 @on_both

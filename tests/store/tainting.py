@@ -19,9 +19,9 @@ from callgate.trust.propagation import adds
 from callgate.trust.provenance import Fingerprints, Memory, Retention, trace
 from callgate.trust.session_cache import LiveSession, SessionName, TrustSessionCache
 from callgate.trust.storage import NewStep
-from support.nursery import Forked
+from support.fork_server import Forked
 from support.remembering import label, reading
-from support.trusts import KEY, STRANGE
+from support.trust_store import KEY, STRANGE
 
 NAME: Final = SessionName(KEY, "127.0.0.1 host", idles=False)
 FINGERPRINTS: Final = Fingerprints(bytes(32))

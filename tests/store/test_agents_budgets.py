@@ -14,8 +14,8 @@ from callgate.agents.storage import Take
 from callgate.errors import ConfigError
 from callgate.store.memory import MemoryAgents
 from callgate.store.schema import agent_budget
+from support.agents_race import NOW, rush
 from support.registry import requirement
-from support.rush import NOW, rush
 from support.table import rows
 
 SECOND = 1 / 1000

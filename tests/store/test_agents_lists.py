@@ -12,7 +12,7 @@ from callgate.agents.storage import Fetched, Listed
 from callgate.errors import Refused
 from callgate.store import SqlAgents, Store
 from callgate.store.memory import MemoryAgents
-from support.rush import NOW
+from support.agents_race import NOW
 from support.stores import opened
 from support.table import rows
 

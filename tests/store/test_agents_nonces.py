@@ -12,11 +12,11 @@ from callgate.errors import Reason, Refused, StoreUnavailable
 from callgate.store import SqlAgents, SqlTrust, Store
 from callgate.store.memory import MemoryAgents
 from callgate.store.schema import agent_nonce
-from support.pins import witness
+from support.agents_race import NOW, SCOPE
+from support.pin_store import witness
 from support.registry import requirement
-from support.rush import NOW, SCOPE
 from support.table import rows
-from support.trusts import add
+from support.trust_store import add
 
 
 def counted(shelf):

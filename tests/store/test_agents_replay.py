@@ -12,15 +12,15 @@ from callgate.agents.signing import Signer
 from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
 from callgate.store import SqlAgents, Store
+from support.agents_race import NOW, SCOPE
 from support.racing import started
 from support.registry import requirement
-from support.rush import NOW, SCOPE
 from support.table import rows
 
 REQUEST = Signed("POST", "https", "gate.example", "/mcp", None, ((b"content-type", b"application/json"),), b"{}")
 
 
-class Office:
+class Gateways:
     """Two gateways with a store in common, and a clock that both read."""
 
     def __init__(self, stores, window):
@@ -48,9 +48,9 @@ class Office:
 
 
 @pytest.fixture
-async def offices(url):
+async def gateways(url):
     stores = [Store.open(url) for _ in range(2)]
-    yield lambda window: Office(stores, window)
+    yield lambda window: Gateways(stores, window)
     for store in stores:
         await store.close()
 
@@ -60,32 +60,32 @@ windows = rows("window", [60, 480, 3600])
 
 @requirement("WB-017", "WB-066", "WB-087")
 @windows
-async def test_it_passes_once_whatever_the_window_is(offices, window):
-    house = offices(window)
-    captured = house.request("captured", window)
+async def test_it_passes_once_whatever_the_window_is(gateways, window):
+    gateway = gateways(window)
+    captured = gateway.request("captured", window)
     replayed = (Reason.NONCE_REPLAY, 401)
-    assert await house.told(0, captured) == "captured"
+    assert await gateway.told(0, captured) == "captured"
     for passed in (0, window / 2, window - 1, window):
-        house.now = NOW / 1000 + passed
-        await house.shelf.prune(round(house.now * 1000))
-        assert await house.told(0, captured) == replayed
-        assert await house.told(1, captured) == replayed
-    house.now += 60
-    assert await house.told(1, captured) == (Reason.SIGNATURE_EXPIRED, 401)
+        gateway.now = NOW / 1000 + passed
+        await gateway.shelf.prune(round(gateway.now * 1000))
+        assert await gateway.told(0, captured) == replayed
+        assert await gateway.told(1, captured) == replayed
+    gateway.now += 60
+    assert await gateway.told(1, captured) == (Reason.SIGNATURE_EXPIRED, 401)
 
 
 @windows
-async def test_a_forged_request_uses_up_nobodys_nonce(offices, window):
-    house = offices(window)
-    good = house.request("wanted", window)
-    assert await house.told(0, replace(good, path="/other")) == (Reason.SIGNATURE_INVALID, 401)
-    assert await house.told(1, good) == "wanted"
+async def test_a_forged_request_uses_up_nobodys_nonce(gateways, window):
+    gateway = gateways(window)
+    good = gateway.request("wanted", window)
+    assert await gateway.told(0, replace(good, path="/other")) == (Reason.SIGNATURE_INVALID, 401)
+    assert await gateway.told(1, good) == "wanted"
 
 
 WRITER = """
 import asyncio, sys
 from callgate.store import SqlAgents, Store
-from support.rush import NOW, SCOPE
+from support.agents_race import NOW, SCOPE
 
 async def main():
     shelf = SqlAgents(Store.open(sys.argv[1]))

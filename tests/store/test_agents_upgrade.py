@@ -6,9 +6,9 @@ from sqlalchemy import inspect, text
 from callgate.errors import StoreTooOld
 from callgate.store import SqlAgents, SqlTrust, Store, migrate
 from callgate.store.schema import HEAD, metadata
-from support.pins import witness
-from support.rush import NOW, SCOPE
-from support.trusts import KEY, add
+from support.agents_race import NOW, SCOPE
+from support.pin_store import witness
+from support.trust_store import KEY, add
 
 NEW = {"agent_nonce", "agent_budget", "agent_key", "agent_listed", "agent_directory", "agent_head"}
 

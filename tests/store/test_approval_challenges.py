@@ -8,8 +8,7 @@ from sqlalchemy import text
 
 from callgate.approval.model import ApprovalBounds
 from callgate.errors import Reason, Refused, Spent
-from support.registry import requirement
-from support.shelves import (
+from support.approval_store import (
     BOUNDS,
     DAY,
     MINUTE,
@@ -21,6 +20,7 @@ from support.shelves import (
     use,
     witness,
 )
+from support.registry import requirement
 
 
 @pytest.fixture

@@ -4,7 +4,19 @@ import pytest
 
 from callgate.approval.model import ChallengeUse, GrantUse
 from callgate.errors import Reason, Refused, Spent
-from support.shelves import BOUNDS, NOW, challenge, credential, enrol, registration, request, session, ticket, use, user
+from support.approval_store import (
+    BOUNDS,
+    NOW,
+    challenge,
+    credential,
+    enrol,
+    registration,
+    request,
+    session,
+    ticket,
+    use,
+    user,
+)
 from support.table import rows
 
 HOSTILE = {

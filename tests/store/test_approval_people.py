@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from callgate.approval.model import ApprovalBounds
 from callgate.errors import Reason, Refused
 from callgate.store import SqlApprovals, Store
-from support.registry import requirement
-from support.shelves import (
+from support.approval_store import (
     BOUNDS,
     DAY,
     MINUTE,
@@ -24,6 +23,7 @@ from support.shelves import (
     user,
     witness,
 )
+from support.registry import requirement
 from support.stores import opened
 from support.table import rows
 

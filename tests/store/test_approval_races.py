@@ -9,8 +9,7 @@ import pytest
 from callgate.approval.model import ApprovalBounds, ApprovalPolicy, GrantUse
 from callgate.errors import Refused
 from callgate.gate import Quorum
-from support.registry import requirement
-from support.shelves import (
+from support.approval_store import (
     BOUNDS,
     NOW,
     SECOND,
@@ -24,6 +23,7 @@ from support.shelves import (
     use,
     user,
 )
+from support.registry import requirement
 
 PROCESSES = 2
 # For all rounds of a test at once.

@@ -8,7 +8,7 @@ import pytest
 from callgate.approval.model import ApprovalBounds, GrantUse
 from callgate.errors import Reason, Refused, Spent
 from callgate.store import Store
-from support.shelves import (
+from support.approval_store import (
     BOUNDS,
     DAY,
     MINUTE,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from callgate.errors import Reason, Refused
 from callgate.store import SqlApprovals, Store
-from support.shelves import BOUNDS, NOW, challenge, credential, enrol, request, session, use, user, witness
+from support.approval_store import BOUNDS, NOW, challenge, credential, enrol, request, session, use, user, witness
 
 
 async def refused(reason, work):

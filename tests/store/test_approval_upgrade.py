@@ -6,7 +6,7 @@ from sqlalchemy import inspect, text
 from callgate.errors import StoreTooOld
 from callgate.store import SqlApprovals, Store, migrate
 from callgate.store.schema import HEAD, metadata
-from support.shelves import BOUNDS, challenge, credential, enrol, use, witness
+from support.approval_store import BOUNDS, challenge, credential, enrol, use, witness
 
 NEW = {
     "person",

@@ -12,8 +12,8 @@ import pytest
 from callgate.store import SqlAgents, SqlTrust, Store, changes
 from callgate.store.changes import WalChanges
 from callgate.trust.model import SessionLabel
-from support.shelves import witness
-from support.trusts import KEY, NOW, add
+from support.approval_store import witness
+from support.trust_store import KEY, NOW, add
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SQLite's index is looked at on POSIX systems only")
 

@@ -4,7 +4,7 @@ import pytest
 
 from callgate.errors import Reason, Refused
 from callgate.pinning.storage import PinBounds
-from support.pins import NOW, SERVER, decide, pin, server, tool
+from support.pin_store import NOW, SERVER, decide, pin, server, tool
 
 
 async def hashes(pins, name="read"):

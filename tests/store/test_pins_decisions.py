@@ -11,7 +11,7 @@ from callgate.pinning.model import MarkedArgument
 from callgate.pinning.storage import ChainHead, ExpectedTool, Sealed
 from callgate.store import SqlPins, Store
 from callgate.store.schema import pin as pin_table
-from support.pins import NOW, SERVER, decide, keys, pin, read, server, tool, unfit, wanted, witness
+from support.pin_store import NOW, SERVER, decide, keys, pin, read, server, tool, unfit, wanted, witness
 from support.registry import requirement
 from support.table import rows
 

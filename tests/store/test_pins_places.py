@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from support.pins import NOW, SECOND, place
+from support.pin_store import NOW, SECOND, place
 from support.table import rows
 
 MINUTE = 60 * SECOND

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from callgate.store import SqlPins, Store
-from support.pins import NOW, SERVER, decide, pin, place, race, read, server, tool, witness
+from support.pin_store import NOW, SERVER, decide, pin, place, race, read, server, tool, witness
 
 PROCESSES = 2
 

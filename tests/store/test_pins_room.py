@@ -8,7 +8,7 @@ from callgate.errors import Reason, Refused
 from callgate.pinning.service import Choice
 from callgate.pinning.storage import PinBounds
 from callgate.store.schema import tool_seen
-from support.pins import NOW, decide, pin, place, read, server, tool, witness
+from support.pin_store import NOW, decide, pin, place, read, server, tool, witness
 from support.reviewing import FILES_ID, approve, meet, pins_over
 from support.reviewing import tool as entry
 

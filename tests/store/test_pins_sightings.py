@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from callgate.pinning.model import Change, ServerSeen, ToolSeen
-from support.pins import NOW, SERVER, server, tool, unfit, witness
+from support.pin_store import NOW, SERVER, server, tool, unfit, witness
 from support.registry import requirement
 from support.table import rows
 

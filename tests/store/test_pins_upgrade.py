@@ -9,9 +9,9 @@ from sqlalchemy import inspect, text
 from callgate.errors import StoreTooOld
 from callgate.store import SqlApprovals, SqlPins, Store, migrate
 from callgate.store.schema import HEAD, metadata
-from support.pins import SERVER, decide, drop_0008, pin, read, server, tool
+from support.approval_store import BEFORE, BOUNDS, challenge, credential, drop_0009, enrol_without_role, use, witness
+from support.pin_store import SERVER, decide, drop_0008, pin, read, server, tool
 from support.registry import requirement
-from support.shelves import BEFORE, BOUNDS, challenge, credential, drop_0009, enrol_without_role, use, witness
 
 NEW = {"pin", "pin_head", "server_seen", "tool_seen", "tool_text", "server_connected"}
 MIGRATIONS = Path(migrate.__file__).parent / "migrations"

@@ -11,7 +11,7 @@ from callgate.store import SqlTrust, Store
 from callgate.trust.model import SessionLabel
 from callgate.trust.storage import NewStep
 from support.memory import MemoryTrust
-from support.trusts import HOUSE, NOW, STRANGE, step
+from support.trust_store import HOUSE, NOW, STRANGE, step
 
 sources = st.sampled_from(["mcp://mail/1", "mcp://mail/2", "https://web.example/", "half \ud800"])
 classes = st.sampled_from(["pii", "financial", "credentials", "odd \x00"])

@@ -4,7 +4,7 @@ from sqlalchemy import func, select
 
 from callgate.store.schema import trust_object, trust_step
 from callgate.trust import keeping
-from support.trusts import KEY, NOW, add
+from support.trust_store import KEY, NOW, add
 
 # How many steps may be late.
 STRIDE = 32

@@ -7,7 +7,7 @@ import pytest
 from callgate.errors import Reason, Refused, Spent
 from callgate.trust import keeping
 from support.table import rows
-from support.trusts import LATER, NOW, result
+from support.trust_store import LATER, NOW, result
 
 
 async def test_a_result_is_held_until_somebody_decides(trust):

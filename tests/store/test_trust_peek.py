@@ -10,7 +10,7 @@ from sqlalchemy import text
 from callgate.store import SqlTrust, Store, migrate
 from support.memory import MemoryTrust
 from support.table import rows
-from support.trusts import KEY, NOW, add
+from support.trust_store import KEY, NOW, add
 
 
 @pytest.fixture

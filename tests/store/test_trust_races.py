@@ -9,9 +9,9 @@ from callgate.errors import StoreUnavailable
 from callgate.store import SqlTrust, Store
 from callgate.store.trust import SessionChange
 from callgate.trust.model import SessionLabel
-from support.pins import witness
+from support.pin_store import witness
 from support.racing import started
-from support.trusts import KEY, LATER, NOW, add, labels, race, result
+from support.trust_store import KEY, LATER, NOW, add, labels, race, result
 
 PROCESSES = 2
 SESSIONS = [f"{number}" * 32 for number in range(3)]
@@ -93,7 +93,7 @@ async def test_a_write_that_cannot_be_made_takes_no_other_with_it(shared_trust):
 WRITER = """
 import asyncio, sys
 from callgate.store import SqlTrust, Store
-from support.trusts import add, labels
+from support.trust_store import add, labels
 
 async def main():
     shelf = SqlTrust(Store.open(sys.argv[1]))

@@ -6,7 +6,7 @@ from callgate.errors import Refused
 from callgate.trust import keeping
 from callgate.trust.model import SessionLabel
 from support.table import rows
-from support.trusts import HOUSE, KEY, LATER, NOW, STRANGE, add, labels, step
+from support.trust_store import HOUSE, KEY, LATER, NOW, STRANGE, add, labels, step
 
 HOUR = 3_600_000
 HOSTILE = ["", "x" * 129, "a\x00b", "half \ud800", "größe", "two\nlines"]

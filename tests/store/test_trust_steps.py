@@ -6,7 +6,7 @@ from callgate.errors import Refused
 from callgate.trust import keeping
 from callgate.trust.model import DataLabel, Traced
 from support.table import rows
-from support.trusts import HOUSE, KEY, LATER, NOW, add, step
+from support.trust_store import HOUSE, KEY, LATER, NOW, add, step
 
 WHOLE = step(
     rule="stranger-decides",

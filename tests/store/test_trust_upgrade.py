@@ -6,9 +6,9 @@ from sqlalchemy import inspect, text
 from callgate.errors import StoreTooOld
 from callgate.store import SqlApprovals, SqlPins, SqlTrust, Store, migrate
 from callgate.store.schema import HEAD, metadata
-from support.pins import BEFORE_0008, SERVER, decide, pin, read, server, tool, without_0008
-from support.shelves import BEFORE, BOUNDS, challenge, credential, enrol_without_role, use, witness
-from support.trusts import KEY, NOW, add
+from support.approval_store import BEFORE, BOUNDS, challenge, credential, enrol_without_role, use, witness
+from support.pin_store import BEFORE_0008, SERVER, decide, pin, read, server, tool, without_0008
+from support.trust_store import KEY, NOW, add
 
 NEW = {"trust_session", "trust_step", "trust_endorsed", "trust_object", "trust_held"}
 

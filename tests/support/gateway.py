@@ -37,7 +37,7 @@ from callgate.local.place import Place
 from callgate.pinning.listing import EntryReader, ToolListing, observed
 from callgate.pinning.model import PENDING_TOOL, PinningSettings
 from callgate.store import SqlPins, Store
-from support.nursery import CALLGATE, Forked
+from support.fork_server import CALLGATE, Forked
 from support.raw import JSON_HEADERS, ask
 from support.sessions import events
 from support.stores import write_ready

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import aiohttp
 
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 
 SECONDS: Final = 20.0
 

@@ -25,7 +25,7 @@ from callgate.errors import ConfigError
 from callgate.local.place import Place
 from callgate.trust.policy import Policy
 from callgate.trust.policy.cases import read_cases
-from support.nursery import on_path
+from support.fork_server import on_path
 
 ROOT = Path(__file__).resolve().parents[2]
 CHECKED = ("bash", "console", "python", "toml", "json")

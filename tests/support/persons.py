@@ -22,8 +22,8 @@ from callgate.approval import Approvals, ApprovalSettings, RelyingParty, Request
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from callgate.store import SqlApprovals, Store
 from callgate.store.schema import audit_record
+from support.fork_server import CALLGATE, Forked
 from support.gateway import HARMLESS, Gateway, serving, store_path
-from support.nursery import CALLGATE, Forked
 from support.raw import SECONDS
 from support.stores import write_ready
 

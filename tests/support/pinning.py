@@ -18,11 +18,11 @@ from callgate.pinning.model import ServerSeen, ToolSeen
 from callgate.store import SqlPins, Store
 from callgate.store.schema import audit_record
 from support.clients import over_stdio
+from support.fork_server import CALLGATE
 from support.gateway import Gateway, command, in_thread, serving, store_path
-from support.nursery import CALLGATE
 from support.raw import ask
+from support.raw_clients import RawClient, RawHttpClient, RawPipeClient, Way, until
 from support.shifting import Shifty, listening
-from support.visitors import HttpVisitor, PipeVisitor, Visitor, Way, until
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ class Site:
     directory: Path
     gateway: Gateway
     servers: dict[str, Shifty]
-    visitors: list[Visitor] = field(default_factory=list)
+    visitors: list[RawClient] = field(default_factory=list)
     # Whether its servers stay what they are from one row of a table to the next.
     lasting: bool = False
     # What was blocked here: server, identity and tool.
@@ -57,26 +57,26 @@ class Site:
             server.fresh()
             if listed:
                 # A tool that only speaks of one of the server that was here before would wait for a review of both.
-                HttpVisitor(self.url(name), "modern").attempt("tools/list")
+                RawHttpClient(self.url(name), "modern").attempt("tools/list")
                 self.identity(name)
 
     # ---- clients ----
 
-    def visit(self, way: Way) -> Visitor:
+    def visit(self, way: Way) -> RawClient:
         """Connect."""
         if way.front == "serve":
-            visitor: Visitor = HttpVisitor(self.url(way.server), way.era)
+            visitor: RawClient = RawHttpClient(self.url(way.server), way.era)
         else:
             server = self.servers[way.server]
             before = len(server.received("(listening)"))
-            visitor = PipeVisitor(self.wrap_argv(way.server), way.era, self.directory / "wrap.log")
+            visitor = RawPipeClient(self.wrap_argv(way.server), way.era, self.directory / "wrap.log")
             if way.server == "web":
                 # Its stream opens on the side; what is pushed before that, nobody hears.
                 until(lambda: len(server.received("(listening)")) > before, "somebody listens")
         self.visitors.append(visitor)
         return visitor
 
-    def again(self, visitor: Visitor, way: Way) -> Visitor:
+    def again(self, visitor: RawClient, way: Way) -> RawClient:
         """Leave, and connect anew."""
         visitor.close()
         self.visitors.remove(visitor)

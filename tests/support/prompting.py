@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from support.nursery import CALLGATE
-from support.offices import ASKED, HANDSHAKE, TrustSite, reason
+from support.fork_server import CALLGATE
 from support.raw import SECONDS
+from support.trust_gateway import ASKED, HANDSHAKE, TrustSite, reason
 
 # What agents set for the commands that they run: these tests may be such a command themselves.
 _MARKS: Final = ("CLAUDE", "CODEX_", "CURSOR_", "GEMINI_")

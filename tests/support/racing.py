@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from support.nursery import Forked
+from support.fork_server import Forked
 
 Job = dict[str, Any]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from support.nursery import CALLGATE, Forked
+from support.fork_server import CALLGATE, Forked
 
 SECONDS: Final = 60.0
 JSON_HEADERS: Final = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from support.fork_server import CALLGATE, run
 from support.gateway import Gateway
-from support.nursery import CALLGATE, run
 
 
 def calls_of(gateway: Gateway, tool: str | None = None) -> list[dict[str, Any]]:

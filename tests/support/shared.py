@@ -15,8 +15,8 @@ from callgate._version import __version__
 from callgate.cli.gateway import ask_gateway, end
 from callgate.local import wire
 from callgate.local.place import Place
+from support.fork_server import CALLGATE, Forked
 from support.gateway import Table, approve_listed, write_config
-from support.nursery import CALLGATE, Forked
 from support.raw import SECONDS
 from support.sessions import teller_argv
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self
 
-from support.nursery import CALLGATE, Forked
+from support.fork_server import CALLGATE, Forked
 
 _AGAIN_SECONDS: Final = 2.0
 _SECONDS: Final = 30.0

@@ -9,8 +9,8 @@ from callgate.agents.keys import RSA_PSS_256
 from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from support.agents_crafted import crafted, jwk
 from support.agents_gate import INSIDE, PLAIN, reason, signer, site, web
+from support.fork_server import CALLGATE, run
 from support.gateway import write_config
-from support.nursery import CALLGATE, run
 from support.registry import requirement
 from support.table import rows
 

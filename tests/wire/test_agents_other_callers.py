@@ -9,9 +9,9 @@ from callgate.agents.signing import Signer
 from support.agents_gate import INSIDE, PLAIN, Site, call, known, reason, signer, site, web
 from support.callers import Agent, Clock, Issuer
 from support.everything import everything_argv
+from support.fork_server import CALLGATE, run
 from support.gateway import serving, write_config
 from support.hostile import until
-from support.nursery import CALLGATE, run
 from support.raw import ask, json_answer
 from support.records import ask as operator
 from support.records import calls_of

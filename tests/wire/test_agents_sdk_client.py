@@ -20,8 +20,8 @@ from callgate.agents.model import WELL_KNOWN
 from callgate.sdk import sign
 from support.agents_gate import INSIDE, known, reason
 from support.clients import until
+from support.fork_server import CALLGATE
 from support.gateway import approve_listed, in_thread, serving
-from support.nursery import CALLGATE
 from support.raw import JSON_HEADERS, ask
 from support.registry import requirement
 from support.table import rows

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from support.agents_gate import INSIDE, Site, known, reason, signer, web
-from support.offices import text, tool, trust_site
 from support.raw import ask
 from support.sessions import modern_call, modern_headers
+from support.trust_gateway import text, tool, trust_site
 
 HOUSE = {"destination": "internal", "outcomes": "benign", "source": "internal", "sensitivity": "none"}
 POLICY = """

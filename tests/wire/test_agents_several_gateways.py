@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 
 from support.agents_gate import INSIDE, TOOLS, Site, call, echo, known, reason, signer, web
+from support.fork_server import CALLGATE, run
 from support.gateway import review_ahead, serving, write_config
 from support.hostile import until
-from support.nursery import CALLGATE, run
 from support.postgres import database
 from support.raw import raw_server
 from support.registry import requirement

@@ -13,8 +13,8 @@ import pytest
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
 from support.clients import connected, over_stdio
+from support.fork_server import CALLGATE
 from support.gateway import Gateway, serving
-from support.nursery import CALLGATE
 from support.persons import over_pipes
 from support.raw import CLOSE, Received, json_answer, raw_server
 from support.sessions import teller_argv

@@ -11,9 +11,9 @@ import uuid
 import pytest
 
 from support.pinning import pinned_site
+from support.raw_clients import ERAS, Way, until
 from support.shifting import tool
 from support.table import rows
-from support.visitors import ERAS, Way, until
 
 LEVEL = {"_meta": {"io.modelcontextprotocol/logLevel": "debug"}}
 

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from callgate.store import Block, set_block
+from support.fork_server import CALLGATE
 from support.listening import Receiver, Watcher, listening_to, receiving, watching
-from support.nursery import CALLGATE
 from support.persons import ApprovalSite, approval_site
 from support.raw import piped
 from support.sessions import Guest, until

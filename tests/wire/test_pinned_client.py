@@ -32,10 +32,10 @@ from support.pinned_clients import (
     until_call,
     view,
 )
+from support.raw_clients import Way, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, until
 
 every_road = rows("road", ROADS, ids=["-".join(road) for road in ROADS])
 few_roads = rows("road", FEW, ids=["-".join(road) for road in FEW])

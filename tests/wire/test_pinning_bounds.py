@@ -6,10 +6,10 @@ import json
 
 from support.pinning import shifty_site
 from support.raw import ask
+from support.raw_clients import ERAS, RawHttpClient, Way, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import ERAS, HttpVisitor, Way, until
 
 
 @requirement("TP-037", "TP-075")
@@ -45,7 +45,7 @@ def test_a_server_in_a_group_is_served_only_there(tmp_path, era):
         site["odd"].fresh(tool("strange"))
         inside = f"{site.gateway.address}/groups/lab/servers/odd/mcp"
         main = site.visit(Way("serve", era, "main"))
-        odd = HttpVisitor(inside, era)
+        odd = RawHttpClient(inside, era)
         site.visitors.append(odd)
         assert (main.names(), odd.names()) == ([], [])
         site.approve("main", "read")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from support.pinning import pinned_site
+from support.raw_clients import Way
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way
 
 
 def reviewed_once(site, server, eras, names=("read", "write")):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from support.raw_clients import Way, over_ways, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, over_ways, until
 
 PAIRS = [
     (Way("serve", "legacy", "web"), Way("serve", "modern", "web")),

@@ -11,9 +11,9 @@ from mcp.shared.exceptions import MCPError
 
 from support.clients import connected
 from support.raw import SECONDS
+from support.raw_clients import FEW_SERVED, Way, all_ways, few_ways, over_ways, reason_of, until
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import FEW_SERVED, Way, all_ways, few_ways, over_ways, reason_of, until
 
 NAMES = ["first", "second", "third"]
 

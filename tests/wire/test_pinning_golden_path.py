@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from support.nursery import CALLGATE, run
+from support.fork_server import CALLGATE, run
+from support.raw_clients import all_ways, until
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import all_ways, until
 
 
 @requirement("TP-006", "TP-009")

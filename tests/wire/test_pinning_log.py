@@ -10,12 +10,12 @@ import threading
 
 import pytest
 
-from support.offices import fresh
 from support.pinning import pinned_site
+from support.raw_clients import Way, few_ways, over_ways, until
 from support.records import calls_of
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import Way, few_ways, over_ways, until
+from support.trust_gateway import fresh
 
 SERVED = [Way("serve", "legacy", "web"), Way("serve", "modern", "pipe")]
 

@@ -1,9 +1,9 @@
 """What a model reads beside tools: its switches, stores of an earlier version, and servers that speak of each other."""
 
 from support.pinning import pinned_site, shifty_site
+from support.raw_clients import Way, reason_of, until
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, reason_of, until
 
 WAY = Way("serve", "legacy", "web")
 TEXTS = {

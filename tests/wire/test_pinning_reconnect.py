@@ -10,9 +10,9 @@ import pytest
 from callgate.pinning.model import TOOLSET_META
 from support.gateway import Gateway
 from support.pinning import pinned_site
+from support.raw_clients import FEW_SERVED, Way, all_ways, few_ways, over_ways, reason_of, until
 from support.registry import requirement
 from support.shifting import tool
-from support.visitors import FEW_SERVED, Way, all_ways, few_ways, over_ways, reason_of, until
 
 # A process that was killed a moment ago may still be asked, and then says nothing.
 NOT_YET = ("toolset_unverified", "check_timeout", "upstream_timeout", "upstream_closed")

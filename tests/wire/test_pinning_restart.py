@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from support.fork_server import CALLGATE
 from support.gateway import Gateway, approve_listed
-from support.nursery import CALLGATE
 from support.pinning import pinned_site
+from support.raw_clients import RawPipeClient, Way, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import PipeVisitor, Way, until
 
 WEB = Way("serve", "legacy", "web")
 
@@ -82,7 +82,7 @@ def test_another_server_of_the_same_name_on_the_same_store(tmp_path):
         site["web"].fresh(tool("read"))
         visitor = approved(site)
         argv = [CALLGATE, "wrap", "-c", str(site.gateway.config), "web", "--", *site["pipe"].argv]
-        other = PipeVisitor(argv, "legacy", tmp_path / "wrap.log")
+        other = RawPipeClient(argv, "legacy", tmp_path / "wrap.log")
         other.names()
         other.close()
         until(lambda: len(identities(site)) == 2, "both are on record")

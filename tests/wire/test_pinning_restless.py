@@ -1,9 +1,9 @@
 """A server that says at its start that its tools have changed, once or often: the first call waits until it rests."""
 
+from support.raw_clients import Way, over_ways
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import Way, over_ways
 
 PIPES = [Way("wrap", "legacy", "pipe"), Way("serve", "legacy", "pipe")]
 

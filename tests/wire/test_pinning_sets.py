@@ -7,10 +7,10 @@ import time
 
 from support.gateway import Gateway
 from support.pinning import shifty_site
+from support.raw_clients import ERAS, RawHttpClient, Way, until
 from support.registry import requirement
 from support.shifting import tool
 from support.table import rows
-from support.visitors import ERAS, HttpVisitor, Way, until
 
 NAMES = ("mail", "files", "notes")
 
@@ -56,7 +56,7 @@ def test_the_first_call_at_another_gateway_waits_for_the_look_at_all_servers(tmp
             visitor.names()
             site.approve("mail", "send")
             visitor.until_open("send")
-            answer = HttpVisitor(second.url("mail"), era).call("send")
+            answer = RawHttpClient(second.url("mail"), era).call("send")
             assert "result" in answer, answer
         finally:
             assert second.stop() == 0

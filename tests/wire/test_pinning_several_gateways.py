@@ -6,10 +6,10 @@ import pytest
 
 from support.gateway import Gateway, serving
 from support.postgres import database
+from support.raw_clients import RawHttpClient, until
 from support.registry import requirement
 from support.shifting import listening, tool
 from support.table import rows
-from support.visitors import HttpVisitor, until
 
 # Long enough that no gateway looks again by itself while a test runs.
 PINNING = {"recheck_seconds": 3600}
@@ -41,12 +41,12 @@ def test_a_change_that_one_gateway_sees_holds_at_the_other(tmp_path_factory, sto
         second = Gateway(first.config)
         stack.callback(second.stop)
         second.wait_ready()
-        here, there = (HttpVisitor(gateway.url("web"), era) for gateway in (first, second))
+        here, there = (RawHttpClient(gateway.url("web"), era) for gateway in (first, second))
         here.until_open("read")
         there.until_open("read")
         CHANGES[change](server)
         # Somebody comes to the first gateway. The second is told by nobody but the store.
-        assert "read" not in HttpVisitor(first.url("web"), era).names()
+        assert "read" not in RawHttpClient(first.url("web"), era).names()
 
         closed = until(lambda: there.reason("read"), "it is closed at the second, too")
         assert closed in ("tool_not_approved", "tool_changed", "tool_unknown")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from support.gateway import command, serving
+from support.raw_clients import RawHttpClient, until
 from support.shifting import Shifty, tool
 from support.table import rows
-from support.visitors import HttpVisitor, until
 
 
 @rows("last", ["docs", "notes"])
@@ -20,7 +20,7 @@ def test_neither_name_hides_the_other(tmp_path, last):
         def typed(*words, status=0):
             return command(gateway.config, *words, status=status)
 
-        visitors = {name: HttpVisitor(gateway.url(name), "legacy") for name in (first, last)}
+        visitors = {name: RawHttpClient(gateway.url(name), "legacy") for name in (first, last)}
         for name, visitor in visitors.items():
             assert visitor.names() == []
             until(lambda name=name: name in typed("tools", "list"), f"{name} was met")

@@ -1,7 +1,7 @@
 """A gateway follows the file with its rules: a new one holds within seconds, a broken one never does."""
 
-from support.offices import text, tool, trust_site
 from support.sessions import until
+from support.trust_gateway import text, tool, trust_site
 
 ALLOWS = '[[rules]]\nname = "no-drafts"\neffect = "block"\nwhen = \'tool.name == "draft"\'\n'
 BLOCKS = ALLOWS.replace("draft", "list_notes")

@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 
 from support.clients import MODES, connected, over_stdio, until
 from support.everything import everything_argv
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.table import rows
 
 # Without a gateway: what fails there fails in the SDK or the fixture. That changes only with the SDK.

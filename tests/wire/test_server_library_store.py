@@ -13,7 +13,7 @@ from callgate.store import Block, Store, set_block
 from callgate.store.schema import audit_record
 from support.approval_peer import HttpPeer, refusal, signed, text_of
 from support.approval_server import running, ticket
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.registry import requirement
 from support.sessions import until
 from support.stores import ready

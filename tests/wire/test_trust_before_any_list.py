@@ -2,8 +2,8 @@
 
 import pytest
 
-from support.offices import ERAS, input_metadata, return_metadata, text, tool, trust_site
 from support.table import rows
+from support.trust_gateway import ERAS, input_metadata, return_metadata, text, tool, trust_site
 
 HARSH = {
     "inputMetadata": input_metadata("public", "none", "irreversible"),

@@ -12,7 +12,11 @@ import pytest
 from mcp import Client
 
 from support.clients import PATIENCE
-from support.offices import (
+from support.pages import ROOT
+from support.registry import requirement
+from support.sessions import until
+from support.table import rows
+from support.trust_gateway import (
     ERAS,
     EVIL,
     HANDSHAKE,
@@ -29,10 +33,6 @@ from support.offices import (
     tool,
     trust_site,
 )
-from support.pages import ROOT
-from support.registry import requirement
-from support.sessions import until
-from support.table import rows
 
 URL = "https://shop.example/hours"
 FETCH = {"destination": "ephemeral", "outcomes": "benign", "source": "untrustedPublic", "sensitivity": "none"}

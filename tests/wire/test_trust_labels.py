@@ -9,7 +9,9 @@ import pytest
 from mcp import Client
 
 from support.clients import PATIENCE
-from support.offices import (
+from support.registry import requirement
+from support.table import rows
+from support.trust_gateway import (
     ASKED,
     ERAS,
     EVIL,
@@ -24,8 +26,6 @@ from support.offices import (
     tool,
     trust_site,
 )
-from support.registry import requirement
-from support.table import rows
 
 BENIGN = input_metadata("ephemeral", "none", "benign")
 OWN = return_metadata("system", "none")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.offices import ASKED, EVIL, PAGE, TrustSite, reason, said, text, tool, trust_site
 from support.sessions import until
+from support.trust_gateway import ASKED, EVIL, PAGE, TrustSite, reason, said, text, tool, trust_site
 
 SERVERS = {
     "web": {"tools": [tool("fetch", "url")], "results": {"fetch": text(PAGE)}, "http": True},

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.offices import (
+from support.registry import requirement
+from support.table import rows
+from support.trust_gateway import (
     ERAS,
     TrustSite,
     WrapAgent,
@@ -19,8 +21,6 @@ from support.offices import (
     tool,
     trust_site,
 )
-from support.registry import requirement
-from support.table import rows
 
 FILE = {"outcomes": "benign", "destination": "ephemeral", "source": ["user", "internal", "untrustedPublic"]}
 FILE |= {"sensitivity": ["none", "pii", "financial"]}

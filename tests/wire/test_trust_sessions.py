@@ -12,9 +12,14 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from support.fork_server import CALLGATE
 from support.gateway import Gateway, serving
-from support.nursery import CALLGATE
-from support.offices import (
+from support.postgres import database
+from support.raw import ask
+from support.registry import requirement
+from support.sessions import until
+from support.table import rows
+from support.trust_gateway import (
     ASKED,
     ERAS,
     EVIL,
@@ -32,11 +37,6 @@ from support.offices import (
     tool,
     trust_site,
 )
-from support.postgres import database
-from support.raw import ask
-from support.registry import requirement
-from support.sessions import until
-from support.table import rows
 
 URL = "https://shop.example/a/secret/path"
 ORIGIN = "https://shop.example"

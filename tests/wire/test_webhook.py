@@ -15,8 +15,8 @@ from callgate.config.notify import webhook_key
 from callgate.store import Block
 from support.listening import receiving
 from support.pinning import pinned_site
+from support.raw_clients import Way
 from support.shifting import tool
-from support.visitors import Way
 from support.webhooks import SECRET, Forged, verify
 
 KEY = webhook_key(SECRET)

@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support.fork_server import CALLGATE, Forked
 from support.gateway import approve_listed, sharing, wrap_argv
-from support.nursery import CALLGATE, Forked
 from support.raw import SECONDS, Received, json_answer, piped, raw_server
 from support.sessions import call, gone, message, teller_argv, until
 from support.table import rows

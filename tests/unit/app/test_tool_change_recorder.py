@@ -11,8 +11,8 @@ from callgate.pinning.judging import Toolset
 from callgate.pinning.listing import EntryReader, ToolListing
 from callgate.pinning.model import PinningSettings
 from callgate.pinning.toolsets import ListReading
-from support.meeting import entry, raw_of
 from support.memory import MemoryPins
+from support.pins_in_memory import entry, raw_of
 from support.registry import requirement
 
 

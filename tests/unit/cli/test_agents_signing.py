@@ -19,7 +19,7 @@ from callgate.agents.model import DIRECTORY_TYPE, WELL_KNOWN
 from callgate.cli import run
 from callgate.errors import Reason
 from callgate.sdk.agent_keys import AgentKey
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.registry import requirement
 from support.signed_site import signed_site
 from support.table import rows

@@ -7,7 +7,7 @@ import pytest
 from callgate.approval.requirements import names_tool
 from callgate.cli import run
 from support.table import rows
-from support.toolroom import Toolroom, entry
+from support.tools_cli import ToolsCli, entry
 
 CONFIG = """
 [store]
@@ -22,7 +22,7 @@ approval = {{ tools = ["delete_*", "wipe[all]", "Empty_bin", "shred"] }}
 def notes(here, capsys):
     """A server that was met, and a configuration whose patterns fit some of its tools."""
     url = f"sqlite:///{here}/callgate.db"
-    room = Toolroom(url, capsys)
+    room = ToolsCli(url, capsys)
     room.met("notes", *(entry(name) for name in ("delete_note", "DELETE_all", "empty_bin", "wipe[all]", "look")))
     (here / "callgate.toml").write_text(CONFIG.format(url=url))
     (here / "callgate.toml").chmod(0o600)

@@ -19,8 +19,8 @@ from callgate.sdk import Done as Called
 from callgate.store import SqlApprovals, Store
 from support.ceremony import Person, read_records
 from support.enrolling import enrol, service
+from support.fork_server import CALLGATE, Forked
 from support.gateway import review_ahead
-from support.nursery import CALLGATE, Forked
 from support.sep_server import SepServer, serving, stdio_argv
 from support.table import rows
 

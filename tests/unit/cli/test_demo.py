@@ -33,7 +33,7 @@ from support.demo import (
     running_demo,
     settings,
 )
-from support.nursery import on_path
+from support.fork_server import on_path
 from support.table import rows
 
 pytestmark = [pytest.mark.xdist_group("demo"), pytest.mark.timeout(900)]

@@ -16,8 +16,8 @@ from callgate.cli.gateway import end, place_of
 from callgate.errors import Reason, Refused
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.enrolling import enrol
+from support.fork_server import CALLGATE
 from support.gateway import serving
-from support.nursery import CALLGATE
 from support.registry import requirement
 from support.table import rows
 from support.terminal import Terminal

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
+from support.fork_server import CALLGATE
 from support.installed import Home, command_line, notes
-from support.nursery import CALLGATE
 from support.raw import json_answer, raw_server
 from support.table import rows
 from support.terminal import Terminal

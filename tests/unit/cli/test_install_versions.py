@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from callgate.pinning.identity.launch import launched, with_version
+from support.fork_server import CALLGATE, run
 from support.installed import Home
 from support.npm_registry import npm_registry
-from support.nursery import CALLGATE, run
 from support.table import rows
 from support.terminal import Terminal
 

@@ -10,7 +10,7 @@ from callgate.cli import run
 from support.registry import requirement
 from support.stores import ready
 from support.table import rows
-from support.toolroom import Toolroom, entry, sqlite
+from support.tools_cli import ToolsCli, entry, sqlite
 
 SEND = entry(
     "send_mail",
@@ -48,7 +48,7 @@ url = "https://mail.example/mcp"
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.verify)])
 def room(request, here, capsys):
     with ready(request.param, here) as url:
-        yield Configured(Toolroom(url, capsys), here)
+        yield Configured(ToolsCli(url, capsys), here)
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import pytest
 
 from callgate.cli.common import operator
 from callgate.pinning.model import BoundPart, Connected
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.registry import requirement
 from support.table import rows
 from support.terminal import Terminal
-from support.toolroom import MAIL, NOTES, entry, sqlite
+from support.tools_cli import MAIL, NOTES, entry, sqlite
 
 CLOSED = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "additionalProperties": False}
 DELETE = entry("delete_note", "Delete a note for good.", CLOSED)

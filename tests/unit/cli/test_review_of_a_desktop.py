@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.table import rows
 from support.terminal import Terminal
-from support.toolroom import sqlite
+from support.tools_cli import sqlite
 
 DATA = Path(__file__).parents[2] / "data" / "tool-descriptions" / "benign"
 SERVERS = {

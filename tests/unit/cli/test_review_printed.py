@@ -8,7 +8,7 @@ import pytest
 
 from callgate.cli import run
 from support.registry import requirement
-from support.toolroom import MAIL, NOTES, entry, sqlite
+from support.tools_cli import MAIL, NOTES, entry, sqlite
 
 CLOSED = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20}}, "additionalProperties": False}
 LIST = entry("list_notes", "List the notes.", CLOSED)

@@ -10,7 +10,7 @@ from callgate.cli.common import operator
 from support.registry import requirement
 from support.stores import ready
 from support.table import rows
-from support.toolroom import DELETE, LIST, MAIL, NOTES, Toolroom, entry, sqlite
+from support.tools_cli import DELETE, LIST, MAIL, NOTES, ToolsCli, entry, sqlite
 
 POISONED = entry(
     "add",
@@ -21,7 +21,7 @@ POISONED = entry(
 @pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.verify)])
 def room(request, here, capsys):
     with ready(request.param, here) as url:
-        yield Toolroom(url, capsys)
+        yield ToolsCli(url, capsys)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 from callgate.cli import run
 from support.table import rows
-from support.toolroom import DELETE, LIST, MAIL, NOTES, entry, sqlite
+from support.tools_cli import DELETE, LIST, MAIL, NOTES, entry, sqlite
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from sqlalchemy import text
 from callgate.cli import run
 from callgate.store import Store
 from support.registry import requirement
-from support.toolroom import NOTES, entry, sqlite
+from support.tools_cli import NOTES, entry, sqlite
 
 CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 LIST = entry("list_notes", "List the notes.", CLOSED)

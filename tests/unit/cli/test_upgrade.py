@@ -8,9 +8,9 @@ import pytest
 from callgate.cli.install.targets import toml_with
 from callgate.cli.install.versions import is_newer
 from callgate.errors import CallgateError
+from support.fork_server import CALLGATE
 from support.installed import Home
 from support.npm_registry import npm_registry
-from support.nursery import CALLGATE
 from support.table import rows
 from support.terminal import Terminal
 

@@ -26,9 +26,9 @@ from callgate.cli.watch.follow import (
 )
 from callgate.store import Block, Store, set_block
 from support.enrolling import GATED
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.table import rows
-from support.toolroom import LIST, NOTES, sqlite
+from support.tools_cli import LIST, NOTES, sqlite
 
 # What both databases do in the same words.
 on_sqlite = pytest.mark.parametrize("people", ["sqlite"], indirect=True)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from callgate.pinning.listing import EntryReader
 from callgate.pinning.model import Pin, PinningSettings
 from callgate.pinning.review.differences import Effort, difference, pieces, schema_edits
-from support.meeting import entry, raw_of
+from support.pins_in_memory import entry, raw_of
 from support.registry import requirement
 from support.table import rows
 

@@ -7,7 +7,7 @@ from callgate.inspection import InspectionContext, ToolDefinition, inspect
 from callgate.pinning.model import ListedTool
 from callgate.pinning.review import neighbours, sets
 from callgate.pinning.review.neighbours import InspectionCache
-from support.meeting import Meeting, entry, raw_of
+from support.pins_in_memory import PinsInMemory, entry, raw_of
 
 NAMES = [f"list_{number:03d}" for number in range(80)]
 TEXT = f"Tells a fact. Use {', '.join(NAMES)}."
@@ -51,7 +51,7 @@ def test_an_inspection_tells_of_as_many_as_is_counted_on():
 
 
 async def test_a_text_that_names_many_is_inspected_once_and_waits_for_all_of_them(inspected):
-    room = Meeting()
+    room = PinsInMemory()
     await room.meet("notes", *map(entry, NAMES))
     evil, _ = await room.meet("evil", entry("fact", TEXT))
     ids = [server.seen.server_id for server in (await room.pins.review()).servers]

@@ -7,7 +7,7 @@ from callgate.inspection import InspectionContext, ToolDefinition, all_rules, in
 from callgate.pinning.model import ListedTool, ServerSeen, ToolSeen
 from callgate.pinning.review.neighbours import _SEARCHED, NameIndex
 from callgate.pinning.review.sets import PresentServer
-from support.meeting import entry, raw_of
+from support.pins_in_memory import entry, raw_of
 from support.table import rows
 
 

@@ -9,7 +9,7 @@ import time
 import platformdirs
 
 from callgate.prompts.hook import LIMIT_SECONDS, PROMPT_CHARS, folders, message_of
-from support.nursery import CALLGATE
+from support.fork_server import CALLGATE
 from support.prompting import hook_input
 from support.table import rows
 

@@ -29,7 +29,7 @@ def prompt(text="Delete it?", *, expires_at=1_030.0, **options):
     )
 
 
-class Visitor:
+class RawClient:
     """A program that speaks to the bridge as a browser would, or would not."""
 
     def __init__(self, address, session):
@@ -73,7 +73,7 @@ async def asked(question=None, **more):
         address = await opened.get()
         assert (await said.get()).endswith(f" {address}")
         try:
-            yield Visitor(address, session), task
+            yield RawClient(address, session), task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
@@ -259,7 +259,7 @@ async def test_an_opener_that_breaks_leaves_the_address(caplog):
     authenticator = BrowserAuthenticator(open_page=broken, say=said.put_nowait, clock=lambda: 1_000.0, timeout=5)
     task = asyncio.create_task(authenticator.get(prompt()))
     async with asyncio.timeout(10), aiohttp.ClientSession() as session:
-        visitor = Visitor((await said.get()).split()[-1], session)
+        visitor = RawClient((await said.get()).split()[-1], session)
         token = (await visitor.load())["token"]
         await visitor.post({"token": token, "response": RESPONSE})
         assert await task == RESPONSE

@@ -1,4 +1,4 @@
-"""Agents and offices for tests of trust: a gateway in front of servers that say what a test wrote down, clients of both
+"""Agents and servers for tests of trust: a gateway in front of servers that say what a test wrote down, clients of both
 eras over HTTP and over `callgate wrap`, and a person with a passkey."""
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from sqlalchemy import select
 
 from callgate.store import Store
 from callgate.store.schema import audit_record
+from support.fork_server import CALLGATE, Forked
 from support.gateway import Gateway, serving, store_path
-from support.nursery import CALLGATE, Forked
 from support.persons import Person, enrolled
 from support.raw import SECONDS, Reply, ask
+from support.raw_clients import BEGINNING_SECONDS
 from support.sessions import CONTENT, META, VERSION, events, message
-from support.visitors import BEGINNING_SECONDS
 
 HANDSHAKE: Final = "2025-11-25"
 ERAS: Final = (HANDSHAKE, VERSION)
@@ -37,7 +37,7 @@ PAGE: Final = f"Opening hours are nine to five. Questions go to {EVIL}, said the
 # What the user wrote, for tests in which mail to these two needs nobody.
 FRIENDS: Final = "Look it up, then write to bob@example.com or to carol@example.com."
 
-_SCRIPT: Final = Path(__file__).with_name("office.py")
+_SCRIPT: Final = Path(__file__).with_name("scripted_server.py")
 _numbers: Final = itertools.count(1)
 
 
@@ -71,7 +71,7 @@ def return_metadata(source: Any = "internal", sensitivity: Any = "none") -> Any:
 
 
 @dataclass
-class OfficeServer:
+class ScriptedServer:
     """A server, and everything that reached it. `trust` is its table `[servers.NAME.trust]`."""
 
     path: Path
@@ -116,7 +116,7 @@ class OfficeServer:
 
 
 @contextlib.contextmanager
-def listening(server: OfficeServer) -> Iterator[None]:
+def listening(server: ScriptedServer) -> Iterator[None]:
     """Start it, where it listens by itself."""
     if not server.http:
         yield
@@ -139,7 +139,7 @@ class TrustSite:
     """A gateway with trust switched on, its servers, and a person who can approve."""
 
     directory: Path
-    servers: dict[str, OfficeServer]
+    servers: dict[str, ScriptedServer]
     store: Store
     person: Person
     gateway: Gateway
@@ -175,28 +175,28 @@ class TrustSite:
 @contextlib.contextmanager
 def trust_site(directory: Path, servers: Mapping[str, Mapping[str, Any]], **sections: Any) -> Iterator[TrustSite]:
     """`servers` are scripts, each with `trust` for the operator's words and `http` where it listens by itself."""
-    offices: dict[str, OfficeServer] = {}
+    started: dict[str, ScriptedServer] = {}
     for name, table in servers.items():
         script = {"name": name, **{key: value for key, value in table.items() if key not in {"trust", "http"}}}
-        offices[name] = OfficeServer(
+        started[name] = ScriptedServer(
             directory / f"{name}.json", script, dict(table.get("trust", {})), bool(table.get("http"))
         )
-        offices[name].write()
+        started[name].write()
     # Nobody who waits for a person gives up because the machine is busy.
     sections = {**sections, "approval": {"park_seconds": 600} | sections.get("approval", {})}
     url = sections.get("store", {}).get("url") or f"sqlite:///{store_path(directory)}"
     with contextlib.ExitStack() as stack:
-        for office in offices.values():
-            stack.enter_context(listening(office))
+        for server in started.values():
+            stack.enter_context(listening(server))
         store = Store.open(url, busy_seconds=60)
         stack.callback(store.close_sync)
         person = asyncio.run(enrolled(store))
-        tables = {name: office.table for name, office in offices.items()}
+        tables = {name: server.table for name, server in started.items()}
         gateway = stack.enter_context(serving(directory, tables, **sections))
-        yield TrustSite(directory, offices, store, person, gateway)
+        yield TrustSite(directory, started, store, person, gateway)
 
 
-def trust_offices() -> dict[str, dict[str, Any]]:
+def trust_servers() -> dict[str, dict[str, Any]]:
     """For attacks: a web of strangers, mail, the house's own notes, and servers that say what they like of themselves."""
     house = {"outcomes": "consequential", "destination": "internal", "source": "internal", "sensitivity": "none"}
     return {

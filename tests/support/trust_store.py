@@ -1,6 +1,6 @@
-"""Shelves of trust for tests: what to put on them, and processes that write to one session at the same moment.
+"""The store of trust for tests: what to put on them, and processes that write to one session at the same moment.
 
-Run as a program, this is one of those processes: `python trusts.py URL`, with its jobs on stdin.
+Run as a program, this is one of those processes: `python trust_store.py URL`, with its jobs on stdin.
 """
 
 from __future__ import annotations

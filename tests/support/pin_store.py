@@ -1,6 +1,6 @@
-"""Shelves of tool pinning for tests: what to put on them, and processes that meet and decide at the same moment.
+"""The store of tool pinning for tests: what to put on them, and processes that meet and decide at the same moment.
 
-Run as a program, this is one of those processes: `python pins.py URL`, with the jobs on stdin.
+Run as a program, this is one of those processes: `python pin_store.py URL`, with the jobs on stdin.
 """
 
 from __future__ import annotations

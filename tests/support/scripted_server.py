@@ -1,4 +1,4 @@
-"""A server whose tools, annotations and results a test writes down: `python office.py FILE [http]`.
+"""A server whose tools, annotations and results a test writes down: `python scripted_server.py FILE [http]`.
 
 FILE is JSON, read anew for each request: `{"name", "tools": [entries], "results": {tool: result or [result, …]},
 "answers": {method: result}, "errors": {tool: error}, "raw": {tool: text}, "before": {tool or method: [messages]},
@@ -19,7 +19,7 @@ MODERN = "2026-07-28"
 _MARK = "io.modelcontextprotocol/protocolVersion"
 
 
-class Office:
+class ScriptedMcp:
     """What it says to each message."""
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class Office:
         complete = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"} if modern else {}
         about: dict[str, Any] = {
             "capabilities": {"tools": {}, "resources": {}},
-            "serverInfo": {"name": script.get("name", "office"), "version": "1"},
+            "serverInfo": {"name": script.get("name", "server"), "version": "1"},
         }
         if method in script.get("answers", {}):
             return {"result": script["answers"][method] | complete}
@@ -97,14 +97,14 @@ class Office:
         return {"result": result | complete}
 
 
-def serve_stdio(office: Office) -> None:
+def serve_stdio(server: ScriptedMcp) -> None:
     for line in sys.stdin.buffer:
-        for text in office.hear(line):
+        for text in server.hear(line):
             sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
 
-def serve_http(office: Office) -> None:
+def serve_http(mcp: ScriptedMcp) -> None:
     # Only here: it takes longer to load than all the rest.
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -113,20 +113,20 @@ def serve_http(office: Office) -> None:
 
         def do_POST(self) -> None:
             raw = self.rfile.read(int(self.headers["content-length"]))
-            said = office.hear(raw)
+            said = mcp.hear(raw)
             one = len(said) == 1
             data = said[0].encode() if one else _events(said)
             status, kind = 200 if said else 202, "application/json" if one else "text/event-stream"
-            status, kind, data = office.plain(raw) or (status, kind, data)
+            status, kind, data = mcp.plain(raw) or (status, kind, data)
             self.send_response(status)
             self.send_header("content-type", kind)
             self.send_header("content-length", str(len(data)))
-            self.send_header("mcp-session-id", self.headers.get("mcp-session-id") or f"office-{time.monotonic_ns()}")
+            self.send_header("mcp-session-id", self.headers.get("mcp-session-id") or f"server-{time.monotonic_ns()}")
             self.end_headers()
             self.wfile.write(data)
 
         def do_GET(self) -> None:
-            stream = office.script().get("stream", [])
+            stream = mcp.script().get("stream", [])
             data = _events([json.dumps(one) for one in stream])
             self.send_response(200 if stream else 405)
             self.send_header("content-type", "text/event-stream")
@@ -153,8 +153,8 @@ def _events(said: list[str]) -> bytes:
 
 
 if __name__ == "__main__":
-    the_office = Office(Path(f"{sys.argv[1]}.json"))
+    server = ScriptedMcp(Path(f"{sys.argv[1]}.json"))
     if "http" in sys.argv[2:]:
-        serve_http(the_office)
+        serve_http(server)
     else:
-        serve_stdio(the_office)
+        serve_stdio(server)

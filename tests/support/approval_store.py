@@ -1,6 +1,6 @@
-"""Shelves of verified approval for tests: what to put on them, and many processes that reach for the same thing.
+"""The store of verified approval for tests: what to put on them, and many processes that reach for the same thing.
 
-Run as a program, this is one of those processes: `python shelves.py URL`, with the jobs on stdin.
+Run as a program, this is one of those processes: `python approval_store.py URL`, with the jobs on stdin.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ LIST: Final = entry(
 )
 
 
-class Toolroom:
+class ToolsCli:
     """A store, what was met on it, and verbs with what they print."""
 
     def __init__(self, url: str, capsys: Any = None) -> None:
@@ -153,5 +153,5 @@ class Toolroom:
         return [(one["action"], one["by"], one.get("detail")) for one in found if one["kind"] == "admin"]
 
 
-def sqlite(directory: Path, capsys: Any = None) -> Toolroom:
-    return Toolroom(f"sqlite:///{write_ready(directory / 'store.db')}", capsys)
+def sqlite(directory: Path, capsys: Any = None) -> ToolsCli:
+    return ToolsCli(f"sqlite:///{write_ready(directory / 'store.db')}", capsys)

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from callgate.pinning.model import PENDING_TOOL
 from callgate.transport.http.exchange import encode_value
-from support.nursery import Forked
+from support.fork_server import Forked
 from support.raw import SECONDS, ask, streaming
 from support.sessions import META, VERSION, Guest, message
 from support.table import Test, rows
@@ -79,7 +79,7 @@ def text_of(answer: Mapping[str, Any]) -> str:
     return str(answer["result"]["content"][0]["text"])
 
 
-class Visitor:
+class RawClient:
     """A client without an SDK; `sent_here` is all that it was ever sent."""
 
     sent_here: bytes = b""
@@ -150,7 +150,7 @@ class Visitor:
         return text_of(self.answer("tools/call", {"name": PENDING_TOOL, "arguments": {}}))
 
 
-class HttpVisitor(Visitor):
+class RawHttpClient(RawClient):
     """Over HTTP."""
 
     def __init__(self, url: str, era: str) -> None:
@@ -208,7 +208,7 @@ class HttpVisitor(Visitor):
             ask(self.guest.url, None, self.guest.headers("", {}), "DELETE")
 
 
-class PipeVisitor(Visitor):
+class RawPipeClient(RawClient):
     """Over the pipes of `callgate wrap`."""
 
     def __init__(

@@ -1,6 +1,6 @@
 """Processes that use one shelf of agents at the same moment, for tests.
 
-Run as a program, this is one of those processes: `python rush.py URL`, with its jobs on stdin.
+Run as a program, this is one of those processes: `python agents_race.py URL`, with its jobs on stdin.
 """
 
 from __future__ import annotations

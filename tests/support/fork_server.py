@@ -2,7 +2,7 @@
 each time: they are forked from a process that has done nothing but import.
 
 For the process and its pipes nothing else is different, but for its parent: where that or the script itself matters, a
-test takes subprocess.Popen. Run as a program, this is the process that forks: `python nursery.py SOCKET`.
+test takes subprocess.Popen. Run as a program, this is the process that forks: `python fork_server.py SOCKET`.
 """
 
 from __future__ import annotations

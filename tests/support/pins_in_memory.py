@@ -31,7 +31,7 @@ def raw_of(entry: dict[str, Any]) -> bytes:
     return json.dumps(entry, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-class Meeting:
+class PinsInMemory:
     """A reviewer's room. A second passes with every meeting."""
 
     def __init__(self, **settings: Any) -> None:
