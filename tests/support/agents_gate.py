@@ -159,6 +159,8 @@ class Web:
     port: int
     file: Path
     pages: dict[str, bytes] = field(default_factory=dict)
+    # What is sent beside the length and the type.
+    headers: dict[str, dict[str, str]] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
 
     @property
@@ -188,6 +190,8 @@ def web(directory: Path) -> Iterator[Web]:
             self.send_response(200 if body is not None else 404)
             self.send_header("Content-Type", DIRECTORY_TYPE if self.path == WELL_KNOWN else "application/json")
             self.send_header("Content-Length", str(len(body or b"")))
+            for name, value in made.headers.get(self.path, {}).items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body or b"")
 
