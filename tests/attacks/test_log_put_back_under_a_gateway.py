@@ -29,15 +29,16 @@ class Aside:
         with store.reading() as conn:
             self._rows = {name: conn.execute(text(f"SELECT * FROM {name}")).mappings().all() for name in TABLES}
 
-    def put_back(self, store):
+    def put_back(self, store, *, nothing=False):
+        """`nothing`: the copy is of a time before the first record."""
         with store.writing() as conn:
             for name, rows in self._rows.items():
                 conn.execute(text(f"DELETE FROM {name}"))
-                for row in rows:
+                for row in () if nothing else rows:
                     columns = ", ".join(row)
                     conn.execute(text(f"INSERT INTO {name} ({columns}) VALUES (:{', :'.join(row)})"), dict(row))
             if store.kind == "sqlite":
-                last = max(row["id"] for row in self._rows["audit_record"])
+                last = 0 if nothing else max(row["id"] for row in self._rows["audit_record"])
                 conn.execute(text(f"UPDATE sqlite_sequence SET seq = {last} WHERE name = 'audit_record'"))
 
 
@@ -183,8 +184,9 @@ async def approve(person, identity):
     await person.approve(await person.waiting_for(identity))
 
 
+@pytest.mark.parametrize("nothing", [False, True], ids=["older", "nothing"])
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_under_a_gateway_that_starts_again(kind, tmp_path, capsys):
+def test_under_a_gateway_that_starts_again(kind, nothing, tmp_path, capsys):
     """It says so, lets nothing pass, not even what a person has approved, and goes on from an operator's word."""
     with (
         ready(kind, tmp_path) as url,
@@ -205,14 +207,15 @@ def test_under_a_gateway_that_starts_again(kind, tmp_path, capsys):
         client = modern_guest(site)
         assert "content" in client.call("look")["result"]
         until(whole)
-        aside, before = Aside(site.store), len(records())
+        aside, before = Aside(site.store), 0 if nothing else len(records())
         assert "content" in client.call("look")["result"]
         # Approved, and not used yet.
         client.call("wipe", id="late")
         asyncio.run(approve(site.person, "late"))
         until(whole)
         site.gateway.stop()
-        aside.put_back(site.store)
+        aside.put_back(site.store, nothing=nothing)
+        assert run(["audit", "verify", *config]) != 0
         ran = len(site.vault("web").calls)
         gateway = Gateway(site.gateway.config)
         try:
@@ -225,6 +228,7 @@ def test_under_a_gateway_that_starts_again(kind, tmp_path, capsys):
             capsys.readouterr()
             assert run(["audit", "accept-restore", "--why", "a test", "--yes", *config]) == 0
             assert b"audit.accept_restore" in records()[before]
+            assert b"callgate/" in records()[before], "what was known of the lost part is on record"
             until(lambda: ask(f"{gateway.address}/readyz", None, {}, "GET").status == 200)
             assert "content" in client.call("look")["result"]
             assert run(["audit", "verify", *config]) == 0

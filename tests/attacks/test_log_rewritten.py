@@ -165,7 +165,8 @@ def test_a_log_cut_and_signed_again_with_another_key(log, driver, tmp_path):
         driver.execute(f"DELETE FROM {table}")
     foreign = Keyring(tmp_path / "foreign", environ={})
     shutil.copytree(tmp_path / "keys", tmp_path / "foreign")
-    (tmp_path / "foreign" / "checkpoint.1.key").unlink()
+    for path in ((tmp_path / "foreign" / "checkpoint.1.key"), *(tmp_path / "foreign").glob("log.*.origin")):
+        path.unlink()
     foreign.make("checkpoint")
     Sequencer(log.store, foreign).catch_up()
     assert check(log, foreign).size == 10

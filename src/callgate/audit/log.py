@@ -246,17 +246,23 @@ class Sequencer:
             return
         try:
             # Read before the head: whoever notes a head has stored it, so that what is noted is never ahead of it.
-            known = note.noted_head(self._keyring, note.parse(head.note).origin) or self._known
+            origin = note.parse(head.note).origin
+            was = note.noted_log(self._keyring, self._store.place)
+            known = note.noted_head(self._keyring, origin) or self._known
             with self._store.audit_reading() as tables:
                 head = tables.head()
                 if head is None:
                     return
+                if was not in (None, origin):
+                    raise Tampered(f"this store held the log {was}, which is gone; what it has is {origin}")
                 if self._witnessed is not None and self._witnessed.at <= self.restore_accepted(tables):
                     self._witnessed = None
                 for earlier in filter(None, (known, self._witnessed)):
                     proofs.consistency(tables, earlier)
             self._remember(head)
             self.forked = None
+            if was is None:
+                note.note_log(self._keyring, self._store.place, origin)
         except Tampered as error:
             self.forked = Tampered(
                 f"the audit log is no continuation of what was on record: {error}", record=error.record, advice=_ACCEPT
@@ -268,6 +274,7 @@ class Sequencer:
     def accept(self, head: TreeHead) -> None:
         """From now on this head is what the log has to continue."""
         note.note_checkpoint(self._keyring, head.note, back=True)
+        note.note_log(self._keyring, self._store.place, note.parse(head.note).origin)
         self._witnessed = None
         self._remember(head)
         self.forked = None
@@ -642,7 +649,7 @@ class AuditLog:
         with self.store.audit_reading() as tables:
             head = tables.head()
         assert head is not None
-        origin = note.parse(head.note).origin
+        origin = note.noted_log(self.keyring, self.store.place) or note.parse(head.note).origin
         given_up = note.noted_checkpoint(self.keyring, origin) or ""
         detail = {"why": why, "size": head.size, "root": head.root.hex(), "instead_of": given_up}
         record = AdminRecord(at=int(self._clock() * 1000), action=RESTORED, by=by, detail=detail)

@@ -263,6 +263,8 @@ def _signature(line: str) -> tuple[str, bytes, bytes]:
 
 log = logging.getLogger(__name__)
 
+_MOST_ORIGIN: Final = 1024
+
 
 def noted_path(keyring: LogKeys, origin: str) -> Path | None:
     """Where the checkpoint of this log is noted, None if the keys have no folder."""
@@ -287,6 +289,32 @@ def noted_head(keyring: LogKeys, origin: str) -> Checkpoint | None:
         return None if signed is None else verify(signed, keyring.public_keys())[0]
     except (Tampered, UnicodeDecodeError):
         return None
+
+
+def _log_path(keyring: LogKeys, place: str) -> Path | None:
+    """Where it is noted which log a store holds; several stores may use one folder of keys."""
+    if keyring.directory is None or not place:
+        return None
+    return keyring.directory / f"log.{hashlib.sha256(place.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}.origin"
+
+
+def noted_log(keyring: LogKeys, place: str) -> str | None:
+    """The origin of the log that the store at this place held last; None where nothing is noted."""
+    path = _log_path(keyring, place)
+    if path is None or not path.exists():
+        return None
+    return path.read_bytes()[:_MOST_ORIGIN].decode("utf-8", "replace").strip() or None
+
+
+def note_log(keyring: LogKeys, place: str, origin: str) -> None:
+    """Note which log a store holds: a store that was emptied, or has another log, is found by it."""
+    path = _log_path(keyring, place)
+    if path is None or not path.parent.is_dir():
+        return
+    try:
+        write_beside(path, f"{origin}\n".encode()).replace(path)
+    except OSError as error:
+        log.warning("which log the store holds cannot be noted in %s: %s", path.parent, error.strerror)
 
 
 def note_checkpoint(keyring: LogKeys, signed: str, *, back: bool = False) -> None:

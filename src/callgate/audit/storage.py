@@ -193,6 +193,10 @@ class Storage(Protocol):
     """A store that holds a log."""
 
     @property
+    def place(self) -> str:
+        """Where it is, without anything secret; empty where nothing of it outlives the process."""
+
+    @property
     def failing(self) -> str | None:
         """Why the last batch of writes could not be written; None if it was."""
 

@@ -384,8 +384,10 @@ def _known_checkpoints(opened: Store, keyring: Keyring, given: Path | None) -> l
     known = [] if given is None else [read_text(given)]
     with opened.audit_reading() as tables:
         head = tables.head()
-    beside = None if head is None else note.noted_checkpoint(keyring, note.parse(head.note).origin)
-    return known if beside is None else [*known, beside]
+    # Also where the log that it was of is gone.
+    origins = {note.noted_log(keyring, opened.place), None if head is None else note.parse(head.note).origin}
+    beside = [note.noted_checkpoint(keyring, origin) for origin in origins if origin is not None]
+    return [*known, *(one for one in beside if one is not None)]
 
 
 def _json_lines(found: list[CallEntry]) -> None:

@@ -19,6 +19,8 @@ class Backend(Protocol):
 
     name: str
     engine: Engine
+    # Where the store is, without anything secret; empty where nothing of it outlives the process.
+    place: str
 
     def prepare(self, *, create: bool) -> None:
         """Make the place where the store lives, and make it the owner's alone."""

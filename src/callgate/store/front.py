@@ -423,6 +423,11 @@ class Store:
         return self._backend.name
 
     @property
+    def place(self) -> str:
+        """Where it is, without anything secret; empty where nothing of it outlives the process."""
+        return self._backend.place
+
+    @property
     def backend(self) -> Backend:
         return self._backend
 

@@ -127,6 +127,7 @@ class _MemoryBackend(SqliteBackend):
 
     def __init__(self) -> None:
         super().__init__(URL.create("sqlite", database="memory"), durability="normal", busy_seconds=0.0)
+        self.place = ""
         self.changes.close()
         # Kept, because the pool rolls back what it gets back.
         self._connection = self.engine.raw_connection()

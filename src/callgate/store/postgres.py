@@ -62,6 +62,9 @@ class PostgresBackend:
 
     def __init__(self, url: URL, *, durability: str, busy_seconds: float) -> None:
         self.url = url.set(drivername="postgresql+psycopg")
+        # Host and port may also stand in the query.
+        where = url.render_as_string(hide_password=True).rpartition("@")[2]
+        self.place = f"postgresql:{where}"
         self._durable = durability == "full"
         self._busy_seconds = busy_seconds
         # 0 would mean "wait for ever" to PostgreSQL.

@@ -48,6 +48,7 @@ class SqliteBackend:
                 advice="Write sqlite:///PATH as store.url.",
             )
         self.path = Path(url.database).expanduser()
+        self.place = f"sqlite:{os.path.realpath(self.path)}"
         self._synchronous = "FULL" if durability == "full" else "NORMAL"
         self._busy_seconds = busy_seconds
         self._file: tuple[int, int] | None = None
