@@ -1,4 +1,5 @@
-"""A host in the arguments looks like one that the person knows, and has letters of another alphabet in it."""
+"""A host in the arguments looks like one that the person knows: it has letters of another alphabet in it, or is only the
+name of a user in front of the one that is meant."""
 
 import html
 
@@ -57,3 +58,21 @@ async def test_in_a_list_among_others_and_in_a_key(console):
 )
 async def test_names_of_one_alphabet_are_not(console, value):
     assert MARK not in await page_of(console, to=value)
+
+
+@rows(
+    ("value", "host"),
+    [
+        ("https://paypal.com@evil.example/login", "evil.example"),
+        ("see HTTPS://www.bank.example:443@evil.example:1 now", "evil.example:1"),
+        ("ftp://a.example@b.example@c.example", "c.example"),
+        ("https://user@evil.example/", ""),
+        ("mail ops@bank.example", ""),
+        ("https://bank.example/a@b.example", ""),
+        ("https://" + "a." * 100_000, ""),
+    ],
+)
+async def test_a_host_that_is_only_the_name_of_a_user(console, value, host):
+    page = await page_of(console, to=value)
+    assert (f"leads to {host}. " in page) == bool(host)
+    assert page.count("data-behind-user") == bool(host)

@@ -118,6 +118,18 @@ def mixed_hosts(text: str) -> list[str]:
     return [f"“{escape(name)}” ({_odd_letters(name)})" for name in found]
 
 
+_BEHIND_USER: Final = re.compile(
+    r'(?i)(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://([^\s/?#"\\]{1,300})@([^\s/?#"\\@]{1,300})'
+)
+
+
+def hosts_behind_a_user(text: str) -> list[str]:
+    """Addresses in a text that begin with a user's name which looks like a host: `https://bank.example@evil.example`
+    leads to the second one."""
+    found = dict.fromkeys(match.groups() for match in _BEHIND_USER.finditer(text) if "." in match[1])
+    return [f"“{escape(user)}@{escape(host)}” leads to {escape(host)}" for user, host in list(found)[:_HOSTS]]
+
+
 def _readable(label: str) -> str:
     if not label.lower().startswith("xn--"):
         return label

@@ -19,7 +19,7 @@ from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.service import Signers
 from callgate.console.cards import Card
 from callgate.console.context import ConsoleContext, Page, Waits
-from callgate.console.marking import mixed_hosts
+from callgate.console.marking import hosts_behind_a_user, mixed_hosts
 from callgate.console.rendering import EscapedText, exact, json_tree, lines_of, statement
 from callgate.console.requests import Note, SignedBody, change
 from callgate.errors import Reason, Refused
@@ -83,6 +83,7 @@ class ApprovalsPage(Page):
         held = await self._context.approvals.shelf.credentials(session.user)
         signers = await self._context.approvals.signers(asked) if asked.policy.quorums else None
         taken = [one.name for one in held if asked.policy.takes(one)]
+        arguments = asked.canonical.decode("utf-8", "replace")
         return await self._context.show(
             "approve",
             session,
@@ -99,7 +100,8 @@ class ApprovalsPage(Page):
             text=statement(asked.display_text),
             tree=json_tree(asked.canonical),
             exact=exact(asked.canonical),
-            hosts=mixed_hosts(asked.canonical.decode("utf-8", "replace")),
+            hosts=mixed_hosts(arguments),
+            behind_a_user=hosts_behind_a_user(arguments),
             about_server=self._context.describe_server(asked.server),
             seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
