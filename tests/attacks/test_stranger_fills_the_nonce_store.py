@@ -9,6 +9,7 @@ from callgate.agents.nonces import MemoryNonces, StrangersShare
 from callgate.agents.verifying import Verifier, VerifySettings
 from callgate.errors import Reason, Refused
 from support.agents_gate import INSIDE, PLAIN, call, known, reason, signer, site, web
+from support.effort import work
 from support.registry import requirement
 from support.signed_requests import NOW, Found, public, request, sign
 
@@ -79,3 +80,23 @@ async def test_a_replay_takes_nothing_of_the_share():
             await verifier.verify(seen)
         assert caught.value.reason is Reason.NONCE_REPLAY
     assert await verifier.verify(sign(request(), nonce="new"))
+
+
+def test_being_refused_costs_the_gateway_little():
+    """Who has used its share up goes on sending: each of these requests is verified, and must cost no more than that."""
+    share = StrangersShare(each=5000, most=8000)
+    for at in range(8000):
+        share.demand(f"https://{at < 5000}.example", 1)
+        share.add(f"https://{at < 5000}.example", 100_000 + at * 7919 % 60_000)
+
+    def refused(directory):
+        with pytest.raises(Refused) as caught:
+            share.demand(directory, 2)
+        return caught.value.data["retryAfter"]
+
+    for directory, wait in (("https://True.example", 100), ("https://new.example", 100)):
+        assert work(lambda directory=directory: refused(directory)) < 100
+        assert refused(directory) == wait
+    # What has run out makes room, for one directory and for all.
+    share.demand("https://True.example", 170_000)
+    assert work(lambda: share.demand("https://True.example", 170_000)) < 100

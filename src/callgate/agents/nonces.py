@@ -6,7 +6,6 @@ And how many nonces are remembered, in any store, for agents that nobody listed.
 from __future__ import annotations
 
 import heapq
-from collections import Counter
 from threading import Lock
 from typing import Final
 
@@ -74,19 +73,21 @@ class StrangersShare:
     def __init__(self, each: int = DIRECTORY_SHARE, most: int = STRANGERS_SHARE) -> None:
         self._each = each
         self._most = most
-        self._counts: Counter[str] = Counter()
+        # When each ends: of one directory, and of all. Heaps, so that a refusal costs nothing to speak of.
+        self._of: dict[str, list[int]] = {}
         self._ends: list[tuple[int, str]] = []
 
     def demand(self, directory: str, now: int) -> None:
         """Refuse where there is no room for one more; times are milliseconds."""
         while self._ends and self._ends[0][0] < now:
             _, gone = heapq.heappop(self._ends)
-            self._counts[gone] -= 1
-            if not self._counts[gone]:
-                del self._counts[gone]
-        if self._counts[directory] < self._each and len(self._ends) < self._most:
+            heapq.heappop(self._of[gone])
+            if not self._of[gone]:
+                del self._of[gone]
+        own = self._of.get(directory, [])
+        if len(own) < self._each and len(self._ends) < self._most:
             return
-        until = min((end for end, of in self._ends if of == directory), default=self._ends[0][0])
+        until = own[0] if len(own) >= self._each else self._ends[0][0]
         wait = max(1, -(-(until - now) // 1000))
         raise Refused(
             Reason.RATE_LIMITED,
@@ -96,5 +97,5 @@ class StrangersShare:
         )
 
     def add(self, directory: str, until: int) -> None:
-        self._counts[directory] += 1
+        heapq.heappush(self._of.setdefault(directory, []), until)
         heapq.heappush(self._ends, (until, directory))
