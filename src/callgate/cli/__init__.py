@@ -85,7 +85,7 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
         "list:list_calls show verify export receipt checkpoint witnesses prune accept-restore:accept_restore",
     ),
     "witness": ("witness", "Cosign somebody else's audit log, so that nobody can rewrite it unseen.", "serve key"),
-    "store": ("store", "The database with the audit log and the switches.", "check upgrade backup restore"),
+    "store": ("store", "The database with the audit log and the switches.", "check size upgrade backup restore"),
     "keys": ("store", "The keys that sign and seal the audit log.", "list:list_keys rotate export"),
     "completion": ("completion",),
 }

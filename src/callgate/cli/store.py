@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.filesize import decimal
 from rich.text import Text
 
 from callgate.audit import note
@@ -57,6 +59,35 @@ def check(config: ConfigOption = None, store: StoreOption = None, as_json: JsonO
         typer.echo("The store is fine." if report.ok else "The store cannot be used like this.", err=not report.ok)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def size(config: ConfigOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Say how large the store is, how fast it grows, and how long the disk lasts."""
+    from callgate.store import inspect
+
+    loaded = configuration(config, store)
+    days = loaded.audit.retention_days
+    opened = connect(loaded)
+    try:
+        found = inspect.growth(opened, int(time.time() * 1000), days)
+    finally:
+        opened.close_sync()
+    if as_json:
+        print_json(found.as_dict())
+        return
+    typer.echo(f"size      {decimal(found.bytes)} for {found.records:,} records, {found.bytes_each:,} bytes each")
+    typer.echo(f"last day  {found.last_day:,} records, {decimal(found.daily)}")
+    if found.free is not None:
+        typer.echo(f"free      {decimal(found.free)} on its disk")
+    if not found.last_day:
+        typer.echo("Nothing was recorded in the last day, so nobody can say how fast it grows.")
+    elif found.kept_bytes is not None:
+        typer.echo(f"Records are kept for {days} days. At this rate they take {decimal(found.kept_bytes)} in the end.")
+    else:
+        typer.echo("Records are kept for ever: audit.retention_days is 0.")
+    if found.days_left is not None:
+        advice = "Lower audit.retention_days in callgate.toml, or make room."
+        typer.echo(f"The disk is full in about {found.days_left:,} days. {advice}")
 
 
 def upgrade(config: ConfigOption = None, store: StoreOption = None) -> None:

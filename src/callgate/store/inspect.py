@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import Connection, insert, text
@@ -15,6 +16,50 @@ from callgate.store.front import Store
 from callgate.store.schema import HEAD, audit_leaf, audit_record, control
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.statements import count
+
+_DAY_MS: Final = 86_400_000
+
+
+class Growth(msgspec.Struct, frozen=True):
+    """How large a store is, and how fast it grows: by the records of the last day, and by what one has taken so far."""
+
+    bytes: int
+    records: int
+    last_day: int
+    bytes_each: int
+    # Of the disk; None where it is another machine's.
+    free: int | None
+    # The most that the records of `retention_days` take at this rate; None where they are kept for ever.
+    kept_bytes: int | None
+
+    @property
+    def daily(self) -> int:
+        return self.last_day * self.bytes_each
+
+    @property
+    def days_left(self) -> int | None:
+        """After how many days the disk is full; None where it never is, or where nobody can say."""
+        if self.free is None or not self.daily:
+            return None
+        left = self.free // self.daily
+        return None if self.kept_bytes is not None and self.kept_bytes - self.bytes <= self.free else left
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**msgspec.to_builtins(self), "daily_bytes": self.daily, "days_left": self.days_left}
+
+
+def growth(store: Store, now: int, retention_days: int) -> Growth:
+    """Measure a store; `now` in milliseconds."""
+    with store.audit_reading() as tables:
+        newest, first = tables.newest(), tables.first_since(now - _DAY_MS)
+    with store.reading() as conn:
+        used, records = _bytes(store, conn, used=True), count(conn, audit_record)
+    each = used // records if records else 0
+    last_day = 0 if first is None else newest - first + 1
+    backend = store.backend
+    free = shutil.disk_usage(backend.path.parent).free if isinstance(backend, SqliteBackend) else None
+    kept = last_day * each * retention_days if retention_days else None
+    return Growth(used, records, last_day, each, free, kept)
 
 
 class StoreReport(msgspec.Struct, frozen=True):
@@ -78,9 +123,11 @@ def _integrity(store: Store, conn: Connection, *, quick: bool) -> list[str]:
     return problems
 
 
-def _bytes(store: Store, conn: Connection) -> int:
+def _bytes(store: Store, conn: Connection, *, used: bool = False) -> int:
+    """The size of the whole, or without what is free in it."""
     backend = store.backend
     if isinstance(backend, SqliteBackend):
-        pages = conn.exec_driver_sql("PRAGMA page_count").scalar_one()
-        return int(pages) * int(conn.exec_driver_sql("PRAGMA page_size").scalar_one())
+        pages = int(conn.exec_driver_sql("PRAGMA page_count").scalar_one())
+        free = int(conn.exec_driver_sql("PRAGMA freelist_count").scalar_one()) if used else 0
+        return (pages - free) * int(conn.exec_driver_sql("PRAGMA page_size").scalar_one())
     return int(conn.execute(text("SELECT pg_database_size(current_database())")).scalar_one())

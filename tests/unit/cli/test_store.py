@@ -1,12 +1,14 @@
 import json
 import os
 import sqlite3
+import time
+from types import SimpleNamespace
 
 import pytest
 
 from callgate.cli import build, run
 from callgate.store import Store, migrate
-from support.auditing import fill, open_log
+from support.auditing import decision, fill, open_log
 from support.postgres import database
 
 
@@ -44,6 +46,32 @@ def test_upgrade_brings_an_older_store_up(callgate, place):
     assert "run `callgate store upgrade`" in callgate("check", code=1)[1]
     assert callgate("upgrade")[0] == "The store went from schema 0001 to 0010.\n"
     callgate("check")
+
+
+def test_size_says_how_fast_the_store_grows_and_how_long_the_disk_lasts(callgate, place, tmp_path, monkeypatch):
+    log = open_log(place, tmp_path / "keys")
+    log.catch_up()
+    log.store.close_sync()
+    assert "so nobody can say how fast it grows" in callgate("size")[0]
+    log = open_log(place, tmp_path / "keys")
+    now = int(time.time() * 1000)
+    with log.store.audit_writing() as tables:
+        for number in range(200):
+            # Two days of them, one after the other.
+            tables.insert(log.row(decision(number, at=now - (200 - number) * 864_000)))
+    log.catch_up()
+    log.store.close_sync()
+    found = json.loads(callgate("size", "--json")[0])
+    assert found["records"] == 200
+    # The oldest of them may be a day old by now.
+    assert found["last_day"] in (99, 100)
+    assert found["bytes_each"] == found["bytes"] // found["records"]
+    assert found["daily_bytes"] == found["last_day"] * found["bytes_each"]
+    assert found["kept_bytes"] == found["daily_bytes"] * 180
+    assert "Records are kept for 180 days." in callgate("size")[0]
+    nearly_full = SimpleNamespace(free=found["daily_bytes"] * 12)
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: nearly_full)
+    assert "The disk is full in about 12 days. Lower audit.retention_days" in callgate("size")[0]
 
 
 def test_check_says_what_is_there(callgate, place, tmp_path):
