@@ -45,11 +45,6 @@ def canonical(value: Any) -> bytes:
         raise MessageError(Reason.INVALID_PARAMS, f"this value has no canonical JSON form: {error}") from None
 
 
-def canonical_hash(value: Any) -> bytes:
-    """SHA-256 over the RFC 8785 form."""
-    return hashlib.sha256(canonical(value)).digest()
-
-
 def parts_hash(*parts: str | bytes) -> bytes:
     """SHA-256 over texts of any length and kind; their borders count."""
     whole = hashlib.sha256()

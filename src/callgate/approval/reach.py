@@ -10,8 +10,6 @@ import msgspec
 from callgate.approval.display import escape
 from callgate.approval.model import ApprovalPolicy, Credential, User, reaches
 
-# What most calls are asked about with: any passkey that verifies its user.
-TAKES_ANY: Final = ApprovalPolicy("platform")
 _SHOWN: Final = 5
 _NAME_CHARS: Final = 80
 

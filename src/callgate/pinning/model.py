@@ -39,15 +39,6 @@ def kind_of(name: str) -> ItemKind:
     return "server" if name.startswith("server:") else "tool"
 
 
-def spoken_name(name: str) -> str:
-    """An item in a sentence of ours."""
-    if name == INSTRUCTIONS:
-        return "the server's instructions"
-    if name == SERVER_INFO:
-        return "the server's own description"
-    return f"the prompt {name.removeprefix(PROMPT)}" if name.startswith(PROMPT) else name
-
-
 PartKind: TypeAlias = Literal["launcher", "option", "argument", "variable", "project"]
 # In this order they stand in an identity.
 KINDS: Final[tuple[PartKind, ...]] = ("launcher", "option", "argument", "variable", "project")

@@ -122,10 +122,7 @@ class RemoteServer:
         if anew:
             self._listing.forget()
         async with self._asking(tool, self._seconds, sent=False):
-            try:
-                listed = await self._listing.find(tool)
-            except ListTooLarge as error:
-                raise Stopped(not_called(tool, "listing_too_large", str(error), "Ask who runs the server.")) from None
+            listed = await self._listing.find(tool)
         if listed is None:
             meant = self._listing.similar(tool)
             if self._listing.withheld:
@@ -172,10 +169,10 @@ class RemoteServer:
         raw = await self.ask(call.tool, CHALLENGE_CREATE, {"toolName": call.tool, "arguments": call.arguments})
         try:
             challenge = read_challenge(raw, now())
-        except MalformedChallenge as error:
-            raise Stopped(_malformed_challenge(call.tool, shorten(error))) from None
+        except (msgspec.ValidationError, ValueError, OverflowError) as error:
+            raise _malformed_challenge(call.tool, shorten(error)) from None
         if self._issued.get(challenge.challenge_id):
-            raise Stopped(_malformed_challenge(call.tool, "it gave out the same challenge twice"))
+            raise _malformed_challenge(call.tool, "it gave out the same challenge twice")
         self._issued.put(challenge.challenge_id, 1)
         return challenge
 
@@ -232,12 +229,13 @@ def _from_error(tool: str, error: Exception, *, sent: bool) -> RefusedByServer |
     return failure(tool, f"the server's answer could not be used ({type(error).__name__})", sent=sent)
 
 
-def _malformed_challenge(tool: str, text: str) -> NotCalled:
-    return not_called(tool, "challenge_malformed", f"the server's challenge is none ({text})", "Tell who runs it.")
+def _malformed_challenge(tool: str, text: str) -> Stopped:
+    text = f"the server's challenge is none ({text})"
+    return Stopped(not_called(tool, "challenge_malformed", text, "Tell who runs it."))
 
 
-class ListTooLarge(ValueError):
-    """A listing without an end."""
+def _too_large(tool: str, text: str) -> Stopped:
+    return Stopped(not_called(tool, "listing_too_large", text, "Ask who runs the server."))
 
 
 class RemoteTool(msgspec.Struct, frozen=True):
@@ -272,10 +270,10 @@ class RemoteTools:
         self._until = -math.inf
 
     async def find(self, name: str) -> RemoteTool | None:
-        """The tool; asked for again where it is not known. Raises TooLarge, and what the session raises."""
+        """The tool; asked for again where it is not known. Raises Stopped, and what the session raises."""
         async with self._lock:
             if self._clock() >= self._until or name not in self._tools:
-                await self._read()
+                await self._read(name)
             return self._tools.get(name)
 
     @property
@@ -288,7 +286,7 @@ class RemoteTools:
         names = [known for known in self._tools if known != PENDING_TOOL]
         return next(iter(difflib.get_close_matches(name, names, 1)), None)
 
-    async def _read(self) -> None:
+    async def _read(self, name: str) -> None:
         generation = self._generation
         tools: dict[str, RemoteTool] = {}
         lifetime = _LONGEST
@@ -298,13 +296,13 @@ class RemoteTools:
             for tool in page.tools:
                 tools[tool.name] = _read_tool(tool, tools.get(tool.name))
             if len(tools) > TOOLS:
-                raise ListTooLarge(f"the server lists more than {TOOLS} tools")
+                raise _too_large(name, f"the server lists more than {TOOLS} tools")
             lifetime = min(lifetime, self._lifetime(page.ttl_ms))
             cursor = page.next_cursor
             if cursor is None:
                 break
         else:
-            raise ListTooLarge(f"the server's list of tools has more than {PAGES} pages")
+            raise _too_large(name, f"the server's list of tools has more than {PAGES} pages")
         self._tools = tools
         if generation == self._generation:
             self._until = self._clock() + lifetime
@@ -358,10 +356,6 @@ class _CreationOptions(msgspec.Struct, frozen=True, rename="camel"):
     timeout: Annotated[float, Meta(gt=0)] | None = None
 
 
-class MalformedChallenge(ValueError):
-    """The server's answer is not what it has to be."""
-
-
 class ReceivedChallenge(msgspec.Struct, frozen=True):
     """A challenge as it came; `seconds` is how long it can be used from now on."""
 
@@ -372,15 +366,11 @@ class ReceivedChallenge(msgspec.Struct, frozen=True):
 
 
 def read_challenge(raw: object, now: float) -> ReceivedChallenge:
-    """The challenge, its request options untouched; raises Malformed."""
-    try:
-        envelope = msgspec.convert(raw, _Envelope)
-        options = msgspec.convert(envelope.request_options, _RequestOptions)
-        from_base64url(options.challenge)
-        expires_at = _moment(envelope.expires_at)
-    except (msgspec.ValidationError, ValueError, OverflowError) as error:
-        raise MalformedChallenge(str(error)) from None
-    left = expires_at - now
+    """The challenge, its request options untouched; raises ValueError, ValidationError or OverflowError."""
+    envelope = msgspec.convert(raw, _Envelope)
+    options = msgspec.convert(envelope.request_options, _RequestOptions)
+    from_base64url(options.challenge)
+    left = _moment(envelope.expires_at) - now
     if options.timeout is not None and not 0 < left <= options.timeout / 1000:
         # The clocks here and there differ: the span that the server gives beside the moment holds on both.
         left = options.timeout / 1000
@@ -388,18 +378,13 @@ def read_challenge(raw: object, now: float) -> ReceivedChallenge:
 
 
 def read_creation(raw: object) -> tuple[dict[str, Any], str, float | None]:
-    """The creation options of §4.4.1 untouched, the user they are for, and the seconds they last; raises Malformed."""
-    try:
-        whole = raw.get("options") if isinstance(raw, dict) else None
-        options = msgspec.convert(whole, _CreationOptions)
-        from_base64url(options.challenge)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise MalformedChallenge(str(error)) from None
-    return (
-        cast("dict[str, Any]", whole),
-        options.user.name,
-        options.timeout / 1000 if options.timeout is not None else None,
-    )
+    """The creation options of §4.4.1 untouched, the user they are for, and the seconds they last; raises ValueError or
+    ValidationError."""
+    whole = raw.get("options") if isinstance(raw, dict) else None
+    options = msgspec.convert(whole, _CreationOptions)
+    from_base64url(options.challenge)
+    lasts = options.timeout / 1000 if options.timeout is not None else None
+    return cast("dict[str, Any]", whole), options.user.name, lasts
 
 
 def _moment(text: str) -> float:
@@ -509,7 +494,7 @@ class ApprovalClient:
     async def _create(self, raw: dict[str, Any]) -> dict[str, Any]:
         try:
             options, user, lasts = read_creation(raw)
-        except MalformedChallenge as error:
+        except (msgspec.ValidationError, ValueError) as error:
             text = f"the server's options are none ({shorten(error)})"
             raise Stopped(not_called(_ENROLMENT, "challenge_malformed", text, "Tell who runs it.")) from None
         seconds = min(lasts or self._timeout, self._timeout)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import platform
 from bisect import bisect_left
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Self, TypeVar
 
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -34,16 +34,10 @@ class Counter:
         self.value += amount
 
 
-class Gauge:
+class Gauge(Counter):
     """Goes up and down."""
 
-    __slots__ = ("value",)
-
-    def __init__(self) -> None:
-        self.value = 0.0
-
-    def inc(self, amount: float = 1) -> None:
-        self.value += amount
+    __slots__ = ()
 
     def dec(self, amount: float = 1) -> None:
         self.value -= amount
@@ -70,22 +64,9 @@ class Histogram:
 Series = TypeVar("Series", Counter, Gauge, Histogram)
 
 
-class SeriesByLabels(dict[tuple[str, ...], Series]):
-    """The series of a metric. One that is not there yet is made when it is first asked for."""
-
-    def __init__(self, missing: Callable[[tuple[str, ...]], Series]) -> None:
-        super().__init__()
-        self._missing: Callable[[tuple[str, ...]], Series] = missing
-
-    def __missing__(self, values: tuple[str, ...]) -> Series:
-        return self._missing(values)
-
-
-class Family(Generic[Series]):
-    """All series of one metric. `at(...)` gives the one of a set of labels, always the same object: keep it.
-
-    `series[...]` is the same, and costs nothing but a look-up.
-    """
+class Family(dict[tuple[str, ...], Series], Generic[Series]):
+    """All series of one metric by their labels. `at(...)` gives the one of a set of labels, always the same: keep it.
+    One that is not there yet is made when it is first asked for."""
 
     def __init__(
         self,
@@ -94,27 +75,28 @@ class Family(Generic[Series]):
         make: Callable[[], Series],
         labels: Mapping[str, Container[str]] | None = None,
     ) -> None:
+        super().__init__()
         self.name = name
         self.description = description
         self.labels = dict(labels or {})
         self._make: Callable[[], Series] = make
-        self.series: SeriesByLabels[Series] = SeriesByLabels(self._bounded)
+
+    @property
+    def series(self) -> Self:
+        """For who looks a series up for each call."""
+        return self
 
     def at(self, *values: str) -> Series:
-        return self.series[values]
+        return self[values]
 
-    def _bounded(self, values: tuple[str, ...]) -> Series:
+    def __missing__(self, values: tuple[str, ...]) -> Series:
         if len(values) != len(self.labels):
             raise TypeError(f"{self.name} takes the labels {', '.join(self.labels)}")
         bounded = tuple(
             str(value) if value in allowed else OTHER
             for value, allowed in zip(values, self.labels.values(), strict=True)
         )
-        return self.series.setdefault(bounded, self._make())
-
-    def items(self) -> Iterator[tuple[tuple[str, ...], Series]]:
-        # A copy: rendering may run on another thread than counting.
-        return iter(list(self.series.items()))
+        return self.setdefault(bounded, self._make())
 
     @property
     def kind(self) -> str:
@@ -124,13 +106,14 @@ class Family(Generic[Series]):
         names = list(self.labels)
         metric: CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
         match self._make():
-            case Counter():
-                metric = CounterMetricFamily(self.name, self.description, labels=names)
             case Gauge():
                 metric = GaugeMetricFamily(self.name, self.description, labels=names)
+            case Counter():
+                metric = CounterMetricFamily(self.name, self.description, labels=names)
             case Histogram():
                 metric = HistogramMetricFamily(self.name, self.description, labels=names)
-        for values, series in self.items():
+        # A copy: rendering may run on another thread than counting.
+        for values, series in list(self.items()):
             if isinstance(series, Histogram):
                 assert isinstance(metric, HistogramMetricFamily)
                 metric.add_metric(list(values), _buckets(series), series.sum)
@@ -148,8 +131,6 @@ def _buckets(histogram: Histogram) -> list[tuple[str, float]]:
         buckets.append((bound, total))
     return buckets
 
-
-CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 CALL_BOUNDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 GATE_BOUNDS: Final = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)

@@ -93,13 +93,6 @@ def fixed_values(schema: object, about: object = None) -> dict[str, frozenset[st
     return {path: frozenset(values) for path, values in found.items() if path}
 
 
-def critical_arguments(
-    declared: Sequence[str] | None, schema: Mapping[str, Any] | None
-) -> tuple[tuple[str, ...], bool]:
-    """The critical paths of a tool, and whether somebody declared them."""
-    return (tuple(declared), True) if declared is not None else (guess(schema), False)
-
-
 def covers(paths: Sequence[str], path: str) -> bool:
     """Whether a value's path (`to[0].address`) is one of these, or lies within one (`to`)."""
     if not paths:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -20,9 +20,6 @@ from callgate.trust.said import Defaults, Layer, Said, either, said_of, tightene
 _REMEMBERED: Final = 20000
 _REMEMBERED_CASES: Final = 256
 _NOTHING_MATCHED: Final = Matched()
-
-# Names the arguments of a tool that look critical, from its input schema.
-Guess = Callable[[Mapping[str, Any]], tuple[str, ...]]
 
 
 class ServerWords(msgspec.Struct, frozen=True, kw_only=True):

@@ -434,17 +434,6 @@ def with_warning(raw: bytes, warnings: Sequence[str]) -> bytes:
     return reply.with_members({"content": content, "_meta": meta})
 
 
-def with_annotations(raw: bytes, annotations: Mapping[str, Any]) -> bytes:
-    """The reply with our annotations in `result._meta.annotations`; members that we say nothing of stay."""
-    reply = _Reply(raw)
-    meta = _object(reply.part("_meta"))
-    span = (member_spans(meta) or {}).get(ANNOTATIONS_META)
-    there = _object(b"" if span is None else meta[span[0] : span[1]])
-    for name, value in annotations.items():
-        there = put_member(there, name, _encode(value))
-    return reply.with_members({"_meta": put_member(meta, ANNOTATIONS_META, there)})
-
-
 def quarantined(raw: bytes, handle: str, server: str, tool: str, where: str, *, has_schema: bool = False) -> bytes:
     """A reply in place of one that is kept back: its id, the handle, and where a person can release it.
 

@@ -1,6 +1,6 @@
 """Which arguments decide who or what a call affects."""
 
-from callgate.trust.critical import covers, critical_arguments, fixed_values, guess
+from callgate.trust.critical import covers, fixed_values, guess
 from support.table import rows
 
 SCHEMA = {
@@ -21,12 +21,6 @@ SCHEMA = {
 
 def test_names_and_formats_are_guessed_from_the_schema():
     assert guess(SCHEMA) == ("recipientEmail", "where", "notify[]", "options.path", "items[].url")
-
-
-def test_what_is_declared_is_all():
-    assert critical_arguments(["body"], SCHEMA) == (("body",), True)
-    assert critical_arguments([], SCHEMA) == ((), True)
-    assert critical_arguments(None, SCHEMA) == (guess(SCHEMA), False)
 
 
 @rows("schema", [None, [], "x", {}, {"properties": 3}, {"properties": {"to": 3}}, {"$ref": "#/a/b"}])

@@ -16,7 +16,6 @@ from callgate.trust.results import (
     quarantined,
     read_result,
     read_whole,
-    with_annotations,
     with_warning,
 )
 from support.registry import requirement
@@ -254,21 +253,6 @@ def test_where_a_warning_cannot_be_put_nothing_passes(raw):
         with_warning(raw, ["why"])
 
 
-def test_annotations_are_put_beside_what_is_there():
-    raw = reply({"content": [], "_meta": {"x": 1, "annotations": {"openWorldHint": False, "theirs": 1.5}}})
-    result = result_of(with_annotations(raw, {"openWorldHint": True, "attribution": ["a"]}))
-    assert result["_meta"] == {
-        "x": 1,
-        "annotations": {"openWorldHint": True, "theirs": 1.5, "attribution": ["a"]},
-    }
-
-
-@rows("meta", [None, [], "x", {"annotations": None}, {"annotations": []}])
-def test_annotations_replace_what_is_no_object(meta):
-    result = result_of(with_annotations(reply({"content": [], "_meta": meta}), {"openWorldHint": True}))
-    assert result["_meta"]["annotations"] == {"openWorldHint": True}
-
-
 @rows("modern", [False, True])
 def test_a_quarantined_result_names_its_handle_and_nothing_of_the_text(modern):
     era = {"resultType": "complete"} if modern else {}
@@ -330,9 +314,7 @@ def test_what_readers_disagree_on_is_kept_back_all_the_same(raw, rpc_id):
 
 
 def test_members_are_put_where_they_are_missing_and_an_empty_result_is_filled():
-    assert result_of(with_annotations(b'{"id":1,"result":{ } }', {"openWorldHint": True})) == {
-        "_meta": {"annotations": {"openWorldHint": True}}
-    }
+    assert result_of(with_warning(b'{"id":1,"result":{ } }', ["why"])).keys() == {"content", "_meta"}
     both = b'{"id":1,"result":{"_meta":{"a":1},"x":[1],"content":[]}}'
     assert list(result_of(with_warning(both, ["why"]))) == ["_meta", "x", "content"]
 
@@ -340,4 +322,4 @@ def test_members_are_put_where_they_are_missing_and_an_empty_result_is_filled():
 @rows("raw", [b'{"id":1,"result":{}} {"id":1}', b'{"id":1,"result":{"a":"\\ud800"}} x'])
 def test_something_behind_the_reply_is_no_reply(raw):
     with pytest.raises(MessageError):
-        with_annotations(raw, {"openWorldHint": True})
+        with_warning(raw, ["why"])

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 import msgspec
 import uvicorn
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -234,7 +235,7 @@ def shown_arguments(arguments: dict[str, Any]) -> str:
     return "\\".join(map(escape, json.dumps(arguments, ensure_ascii=False).split("\\"))) if arguments else "none"
 
 
-class Visit(msgspec.Struct, frozen=True):
+class Visit(msgspec.Struct, frozen=True, rename="camel"):
     """What the page shows and asks. `path` and `token` are secrets: one opens the page, the other answers for it."""
 
     path: str
@@ -251,17 +252,9 @@ class Visit(msgspec.Struct, frozen=True):
     @property
     def page(self) -> str:
         """The page; JSON in ASCII keeps every character as it is, which HTML's own rules would not."""
-        values = {
-            "token": self.token,
-            "kind": self.kind,
-            "title": self.title,
-            "text": self.text,
-            "facts": self.facts,
-            "action": self.action,
-            "done": self.done,
-            "options": self.options,
-            "expiresAt": self.expires_at,
-        }
+        values = msgspec.to_builtins(self)
+        # The page knows its own address; nobody has to read it in there.
+        del values["path"]
         template = (_PAGE / "page.html").read_text(encoding="utf-8")
         return template.replace("{{visit}}", html.escape(json.dumps(values)))
 
@@ -273,14 +266,6 @@ class PageAnswer(msgspec.Struct, frozen=True):
     response: dict[str, Any] | None = None
     cancelled: bool = False
     error: str | None = None
-
-
-class _No(Exception):
-    """A request that is not answered as it would like."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.response = Response(text, status, media_type="text/plain", headers=_HEADERS)
 
 
 class Bridge:
@@ -297,43 +282,43 @@ class Bridge:
             return
         try:
             response = await self._reply(Request(scope, receive))
-        except _No as no:
-            response = no.response
+        except HTTPException as no:
+            response = Response(no.detail, no.status_code, media_type="text/plain", headers=_HEADERS)
         await response(scope, receive, send)
 
     async def _reply(self, request: Request) -> Response:
         # Another name in Host is another page's: DNS that was made to point here (rebinding).
         if request.headers.getlist("host") != [self._host]:
-            raise _No(403, "This page is only for localhost.")
+            raise HTTPException(403, "This page is only for localhost.")
         path = request.url.path
         if compare_digest(path.encode(), f"/{self._visit.path}".encode()):
             return self._show(request) if request.method == "GET" else await self._take(request)
         if path in _ASSETS and request.method == "GET":
             text = (_PAGE / path.removeprefix("/")).read_text(encoding="utf-8")
             return Response(text, media_type=_ASSETS[path], headers=_HEADERS)
-        raise _No(404, "There is nothing here.")
+        raise HTTPException(404, "There is nothing here.")
 
     def _show(self, request: Request) -> Response:
         # A browser that loads ahead of the person must not use the page up.
         if "prefetch" in request.headers.get("sec-purpose", request.headers.get("purpose", "")):
-            raise _No(503, "Not ahead of time.")
+            raise HTTPException(503, "Not ahead of time.")
         if self._shown or self.answer.done():
-            raise _No(410, "This page was opened before. Run the command again for a new one.")
+            raise HTTPException(410, "This page was opened before. Run the command again for a new one.")
         self._shown = True
         return Response(self._visit.page, media_type="text/html", headers=_HEADERS)
 
     async def _take(self, request: Request) -> Response:
         if request.method != "POST":
-            raise _No(405, "GET or POST.")
+            raise HTTPException(405, "GET or POST.")
         if request.headers.getlist("origin") != [f"http://{self._host}"]:
-            raise _No(403, "Only the page itself may answer.")
+            raise HTTPException(403, "Only the page itself may answer.")
         if request.headers.get("content-type") != "application/json":
-            raise _No(415, "An answer is JSON.")
+            raise HTTPException(415, "An answer is JSON.")
         answer = _parse(await _read_body(request))
         if not compare_digest(answer.token.encode(errors="replace"), self._visit.token.encode()):
-            raise _No(403, "Only the page itself may answer.")
+            raise HTTPException(403, "Only the page itself may answer.")
         if self.answer.done():
-            raise _No(410, "This was answered before.")
+            raise HTTPException(410, "This was answered before.")
         self.answer.set_result(answer)
         return Response(status_code=204, headers=_HEADERS)
 
@@ -346,9 +331,9 @@ async def _read_body(request: Request) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > ANSWER_BYTES:
-                    raise _No(413, "An answer is shorter.")
+                    raise HTTPException(413, "An answer is shorter.")
     except (TimeoutError, ClientDisconnect):
-        raise _No(408, "An answer comes sooner.") from None
+        raise HTTPException(408, "An answer comes sooner.") from None
     return bytes(body)
 
 
@@ -356,7 +341,7 @@ def _parse(body: bytes) -> PageAnswer:
     try:
         answer = msgspec.json.decode(body, type=PageAnswer)
     except (msgspec.DecodeError, RecursionError):
-        raise _No(400, "This is not an answer.") from None
+        raise HTTPException(400, "This is not an answer.") from None
     if (answer.response is not None) + answer.cancelled + (answer.error is not None) != 1:
-        raise _No(400, "An answer says one thing.")
+        raise HTTPException(400, "An answer says one thing.")
     return answer
