@@ -9,7 +9,11 @@ from callgate.canonical import canonical
 from callgate.errors import Refused, Spent
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.console import ARGUMENTS
+from support.persons import MARK, approval_site, enrolled
 from support.registry import requirement
+from support.sessions import Guest
+from support.states import reason
+from support.stores import ready
 
 GONE = {"revoked", "removed", "demoted"}
 
@@ -141,3 +145,46 @@ async def test_a_link_that_went_to_somebody_else_is_cancelled(console, both):
     assert (await console.act("/links/cancel", {"link": link}, person)).reason == "page_outdated"
     # It was that link only.
     assert (await finish(console, begun)).status == 200
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def site(request, tmp_path):
+    approval = {"park_seconds": 0, "user": "ann"}
+    with ready(request.param, tmp_path) as url, approval_site(tmp_path, store={"url": url}, approval=approval) as made:
+        yield made
+
+
+async def test_at_a_gateway_an_approval_and_evidence_that_no_call_has_used(site):
+    """What was signed for a call counts no more when the call comes: not the page's approval, not a client's evidence."""
+    approvals = site.person.approvals
+    await approvals.add_user("otto", by="test", role="operator")
+    guest = Guest(site.gateway.url("web"), {})
+    signing = Guest(site.gateway.url("web"), {"extensions": {MARK: {}}})
+
+    def with_evidence(person, arguments):
+        asked = signing.answer("approval/challenge/create", {"toolName": "wipe", "arguments": arguments})
+        meta = {"_meta": {MARK: person.evidence(asked["result"])}}
+        return {"name": "wipe", "arguments": arguments} | meta
+
+    for how in ("demoted", "revoked", "removed"):
+        person = await enrolled(site.store, "ann")
+        # An honest one passes, in both ways.
+        assert "content" in signing.answer("tools/call", with_evidence(person, {"id": f"{how} before"}))["result"]
+        reached = len(site.vault("web").calls)
+        assert reason(guest.call("wipe", id=how)) == "missing_evidence"
+        await person.approve(await person.waiting_for(how))
+        late = with_evidence(person, {"id": f"{how} evidence"})
+        if how == "demoted":
+            await approvals.set_role("ann", "viewer", by="test")
+        elif how == "removed":
+            await approvals.shelf.remove_user("ann")
+        else:
+            for one in await approvals.shelf.credentials("ann"):
+                await approvals.revoke(one.id, by="test")
+        answers = [signing.answer("tools/call", late), guest.call("wipe", id=how)]
+        if how == "demoted":
+            # Nor does it come back with the role.
+            await approvals.set_role("ann", "approver", by="test")
+            answers += [signing.answer("tools/call", late), guest.call("wipe", id=how)]
+        assert all("error" in one for one in answers), (how, answers)
+        assert len(site.vault("web").calls) == reached
