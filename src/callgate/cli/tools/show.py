@@ -270,9 +270,21 @@ def _named_schema(name: str, schema: Any, indent: str, *, must: bool = False, ma
     kind = _kind(schema) if isinstance(schema, dict) else _json(schema)
     told = ", ".join(word for word in (kind, "required" if must else "") if word)
     text = Text.assemble(mark_spans(mark + name, keep_lines=False, style="bold"), "  ", (told, "cyan"))
+    if not isinstance(schema, dict):
+        yield Line(text, indent, indent + _STEP)
+        return
+    # What is short stands on the line of its name: a page holds twice as many parameters.
+    short = [keyword for keyword, value in schema.items() if _is_short(keyword, value)]
+    for keyword in short:
+        text.append_text(Text.assemble("  ", mark_spans(f"{keyword}: {_json(schema[keyword])}", keep_lines=False)))
     yield Line(text, indent, indent + _STEP)
-    if isinstance(schema, dict):
-        yield from _members(schema, indent + _STEP)
+    yield from _members({keyword: value for keyword, value in schema.items() if keyword not in short}, indent + _STEP)
+
+
+def _is_short(keyword: str, value: Any) -> bool:
+    if keyword in ("type", "required") or isinstance(value, dict) or (isinstance(value, str) and "\n" in value):
+        return False
+    return not isinstance(value, list) or not any(isinstance(one, (dict, list)) for one in value)
 
 
 def _plain(keyword: str, value: Any, indent: str) -> Iterator[Line]:

@@ -174,7 +174,8 @@ class ToolView(msgspec.Struct, frozen=True, kw_only=True):
 
 def worst(view: ToolView) -> ToolFinding:
     """The finding to name first of an item that has some."""
-    return next(iter(view.hard), view.findings[0])
+    told = (finding for finding in view.findings if finding.rule not in NOTES)
+    return next(iter(view.hard), next(told, view.findings[0]))
 
 
 class ArgumentView(msgspec.Struct, frozen=True, kw_only=True):
