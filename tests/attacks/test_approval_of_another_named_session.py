@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.persons import approval_site
+from support.persons import MARK, approval_site
 from support.sessions import Guest
 from support.states import reason
 from support.stores import ready
@@ -51,3 +51,26 @@ async def test_the_page_says_whose_it_is(site):
     waiting = await site.person.waiting_for("shown")
     assert waiting.agent["session"] == "nightly job"
     assert waiting.agent["usable by"].endswith("that makes the same call and names the same session")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_evidence_for_one_session_is_none_in_another(site, era):
+    """By the ceremony of SEP-2672: the challenge was asked for in one session, the call comes in another."""
+    client = Guest.arrive(site.gateway.url("web"), era, extensions={MARK: {}})
+    arguments = {"id": f"{era}-evidence"}
+
+    def evidence(session):
+        named = {} if session is None else {"_meta": {NAME: session}}
+        params = {"toolName": "wipe", "arguments": arguments} | named
+        return site.person.evidence(client.answer("approval/challenge/create", params)["result"])
+
+    def call(session, proof):
+        meta = {MARK: proof} | ({} if session is None else {NAME: session})
+        return client.answer("tools/call", {"name": "wipe", "arguments": arguments, "_meta": meta})
+
+    proof = evidence("a")
+    assert reason(call("b", proof)) == reason(call(None, proof)) == "challenge_unknown"
+    assert "content" in call("a", proof)["result"]
+    assert reason(call("a", proof)) == "challenge_consumed"
+    # Whoever names none when asking has what it signed for every session of its own.
+    assert "content" in call("b", evidence(None))["result"]

@@ -168,6 +168,11 @@ class Challenge(msgspec.Struct, frozen=True):
     caller: str = ""
 
     @property
+    def session(self) -> str:
+        """The session that the client named when it asked for this; empty where it named none."""
+        return self.caller.partition("\n")[2]
+
+    @property
     def message(self) -> bytes:
         """§4.4.3: what the authenticator signs over."""
         return self.nonce + self.action_hash

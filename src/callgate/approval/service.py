@@ -310,13 +310,15 @@ class Approvals(Enrolment):
         evidence: object,
         *,
         user: str | None = None,
+        caller: str = "",
     ) -> VerifiedCall:
         """Steps 1 to 12 for a call; Refused with the reason of the first that fails. Nothing is used up yet.
 
-        With `user` only challenges of this person are known: one person's approval is no use in another's session.
+        With `user` only challenges of this person are known: one person's approval is no use in another's session. Nor
+        is one that a client asked for in a session that it named, but in that session.
         """
         action = action_hash_of(gated, canonical)
-        verified = await self._verify(evidence, None, gated.tool, gated.policy, action, user=user)
+        verified = await self._verify(evidence, None, gated.tool, gated.policy, action, user=user, caller=caller)
         check_arguments(gated.input_schema, arguments)
         facts = verified.facts | {"server_id": gated.server_id}
         return msgspec.structs.replace(verified, facts=facts)
@@ -375,12 +377,15 @@ class Approvals(Enrolment):
         action: bytes | None,
         *,
         user: str | None = None,
+        caller: str = "",
     ) -> VerifiedCall:
         try:
             given = read_evidence(evidence, self.methods)
             challenge, credential = await self.shelf.look_up(given.challenge_id, given.proof.id)
             now = self.now()
             if challenge is not None and user is not None and challenge.user != user:
+                challenge = None
+            if challenge is not None and challenge.session not in ("", caller.partition("\n")[2]):
                 challenge = None
             challenge = check_state(challenge, request, tool, now)
             credential = check_credential(credential, challenge, policy)

@@ -306,7 +306,7 @@ class ApprovalStage:
                 return await self._on_page(asked)
             user = await self._approver(asked.gated.server)
             verified = await self._approvals.verify(
-                asked.gated, call.arguments, call.canonical, call.meta[META], user=user or ""
+                asked.gated, call.arguments, call.canonical, call.meta[META], user=user or "", caller=asked.caller
             )
             return asked.passes(verified.facts, verified.use)
         if waited is not None:
