@@ -55,6 +55,10 @@ class Backend(Protocol):
     def undone(self) -> None:
         """Told first when a batch is not in the store, or nobody knows whether it is."""
 
+    def outdated(self, error: BaseException) -> bool:
+        """Whether a batch rested on what it had at hand, and the store has something else by now: after `undone` it
+        reads everything."""
+
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         """The error to report if the cause is the store's state, None if it is the statement itself."""
 

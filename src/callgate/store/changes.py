@@ -15,7 +15,7 @@ import struct
 import sys
 from pathlib import Path
 from threading import Lock
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -219,10 +219,20 @@ class StoredSession(msgspec.Struct, frozen=True, gc=False):
     body: bytes = b""
 
 
+class Changes(Protocol):
+    """Whether what is kept still holds."""
+
+    def others(self) -> Mark | None:
+        """A mark that stays the same until somebody else commits; None where that cannot be told just now."""
+
+    def open(self) -> None:
+        """Begin to look."""
+
+
 class StoredSessions:
     """Shared by everything in a process that writes sessions to one store: all of it goes through the one writer."""
 
-    def __init__(self, changes: WalChanges) -> None:
+    def __init__(self, changes: Changes) -> None:
         self.changes = changes
         self.kept: dict[str, StoredSession] = {}
         self._lock = Lock()
@@ -251,6 +261,11 @@ class StoredSessions:
         """The writer's own, before it commits."""
         with self._lock:
             self._put(key, kept)
+
+    def forget(self, key: str) -> None:
+        """Others may write to it from now on."""
+        with self._lock:
+            self.kept.pop(key, None)
 
     def clear(self) -> None:
         """The writer's transaction came to nothing."""

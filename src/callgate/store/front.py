@@ -283,7 +283,7 @@ class Writer:
         self._backend.undone()
         self._abort()
         cause = self._backend.unavailable(error)
-        if cause is None and len(batch) > 1:
+        if cause is None and (len(batch) > 1 or self._backend.outdated(error)):
             # One of them cannot be written at all; alone, it does not take the others with it.
             for job in batch:
                 self._commit([job])

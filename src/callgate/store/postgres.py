@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from threading import Event, Lock
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from threading import Event
 from typing import Any, Final
 
 import psycopg
@@ -14,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from callgate.audit.records import COLUMNS, AuditRow
 from callgate.errors import StoreError, StoreUnavailable
+from callgate.store.changes import StoredSession
 
 try:
     import psycopg
@@ -21,6 +23,8 @@ except ImportError as error:
     raise StoreError(
         "the PostgreSQL driver is not installed", advice="Install it with `pip install 'callgate[postgres]'`."
     ) from error
+
+from callgate.store.leases import SessionLeases
 
 CHANNEL: Final = "callgate_changed"
 # How long closing the store may wait for the listener.
@@ -66,17 +70,21 @@ class PostgresBackend:
         where = url.render_as_string(hide_password=True).rpartition("@")[2]
         self.place = f"postgresql:{where}"
         self._durable = durability == "full"
-        self._busy_seconds = busy_seconds
+        self.busy_seconds = busy_seconds
         # 0 would mean "wait for ever" to PostgreSQL.
         self._milliseconds = max(1, int(busy_seconds * 1000))
         self.engine = self._make_engine()
+        self.leases = SessionLeases(self.single)
+        # What the writer is about to commit of sessions that this process has to itself.
+        self.written: list[tuple[str, StoredSession, int]] = []
+        event.listen(self.engine, "engine_disposed", lambda _engine: self.leases.close())
 
     def _make_engine(self) -> Engine:
         engine = create_engine(
             self.url,
             pool_pre_ping=True,
             connect_args={
-                "connect_timeout": max(2, math.ceil(self._busy_seconds)),
+                "connect_timeout": max(2, math.ceil(self.busy_seconds)),
                 "tcp_user_timeout": self._milliseconds,
                 "keepalives_idle": 5,
                 "application_name": "callgate",
@@ -110,7 +118,9 @@ class PostgresBackend:
             driver.commit()
 
     def confirm(self) -> None:
-        """A committed transaction is where everybody looks."""
+        written, self.written = self.written, []
+        for key, kept, since in written:
+            self.leases.keep(key, kept, since)
 
     def begin(self, driver: psycopg.Connection[Any]) -> None:
         """The first statement does."""
@@ -136,7 +146,11 @@ class PostgresBackend:
         driver.rollback()
 
     def undone(self) -> None:
-        """Nothing is kept beside the database."""
+        self.written.clear()
+        self.leases.sessions.clear()
+
+    def outdated(self, error: BaseException) -> bool:
+        return isinstance(error, psycopg.errors.DivisionByZero)
 
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         cause = error.orig if isinstance(error, DBAPIError) else error
@@ -180,7 +194,7 @@ class PostgresBackend:
         return psycopg.connect(
             plain,
             autocommit=True,
-            connect_timeout=max(2, math.ceil(self._busy_seconds)),
+            connect_timeout=max(2, math.ceil(self.busy_seconds)),
             tcp_user_timeout=self._milliseconds,
             application_name="callgate look",
             prepare_threshold=1,
@@ -199,41 +213,110 @@ class PostgresBackend:
 
 
 class PostgresReader:
-    """For threads that may wait; one asks at a time. What was committed before the question is in the answer."""
+    """One query with one parameter, asked on the event loop itself: a thread for each answer costs several times more.
 
-    def __init__(self, backend: PostgresBackend) -> None:
+    What was committed before the question is in the answer. A connection that is not in use waits for the next one.
+    """
+
+    def __init__(self, backend: PostgresBackend, statement: bytes) -> None:
         self._backend = backend
-        self._lock = Lock()
-        self._driver: psycopg.Connection[Any] | None = None
+        self._statement = statement
+        self._idle: list[psycopg.Connection[Any]] = []
         self._closed = False
         event.listen(backend.engine, "engine_disposed", lambda _engine: self._end())
 
-    def rows(self, statement: bytes, values: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """StoreUnavailable, or what the driver says, where there is no answer."""
-        with self._lock:
-            try:
-                if self._driver is None:
-                    self._driver = self._connect()
-                return self._driver.execute(statement, values, binary=True).fetchall()
-            except Exception as error:
-                self._drop()
-                known = self._backend.unavailable(error)
-                if known is None:
-                    raise
-                raise known from error
+    async def rows(self, parameter: bytes) -> list[tuple[bytes, ...]]:
+        """The rows as text; StoreUnavailable, or what the driver says, where there is no answer."""
+        try:
+            async with asyncio.timeout(self._backend.busy_seconds + 1.0):
+                return await self._ask(parameter)
+        except TimeoutError:
+            raise StoreUnavailable("PostgreSQL did not answer in time", advice="Run `callgate store check`.") from None
+        except psycopg.Error as error:
+            known = self._backend.unavailable(error)
+            if known is None:
+                raise
+            raise known from error
 
-    def _connect(self) -> psycopg.Connection[Any]:
+    async def _ask(self, parameter: bytes) -> list[tuple[bytes, ...]]:
+        if not self._idle:
+            await asyncio.to_thread(self._connect)
+        driver = self._idle.pop()
+        try:
+            results = await _results(driver.pgconn, parameter)
+        except BaseException:
+            driver.close()
+            raise
+        self._idle.append(driver)
+        if self._closed:
+            self._end()
+        for result in results:
+            if result.status != psycopg.pq.ExecStatus.TUPLES_OK:
+                raise psycopg.errors.error_from_result(result)
+        return [
+            tuple(result.get_value(row, column) or b"" for column in range(result.nfields))
+            for result in results
+            for row in range(result.ntuples)
+        ]
+
+    def _connect(self) -> None:
         if self._closed:
             raise psycopg.OperationalError("the store is closed")
-        return self._backend.single()
-
-    def _drop(self) -> None:
-        driver, self._driver = self._driver, None
-        if driver is not None:
-            with suppress(psycopg.Error):
-                driver.close()
+        driver = self._backend.single()
+        try:
+            prepared = driver.pgconn.prepare(_READ, self._statement)
+            if prepared.status != psycopg.pq.ExecStatus.COMMAND_OK:
+                raise psycopg.errors.error_from_result(prepared)
+        except BaseException:
+            driver.close()
+            raise
+        self._idle.append(driver)
 
     def _end(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._drop()
+        self._closed = True
+        while self._idle:
+            self._idle.pop().close()
+
+
+_READ: Final = b"callgate_read"
+
+
+async def _results(connection: psycopg.pq.abc.PGconn, parameter: bytes) -> list[psycopg.pq.abc.PGresult]:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[list[psycopg.pq.abc.PGresult]] = loop.create_future()
+    results: list[psycopg.pq.abc.PGresult] = []
+
+    def arrived() -> None:
+        if answer.done():
+            return
+        try:
+            connection.consume_input()
+            while not connection.is_busy():
+                result = connection.get_result()
+                if result is None:
+                    answer.set_result(results)
+                    return
+                results.append(result)
+        except psycopg.Error as error:
+            answer.set_exception(error)
+
+    connection.send_query_prepared(_READ, [parameter])
+    try:
+        loop.add_reader(connection.socket, arrived)
+    except NotImplementedError:
+        # An event loop of Windows that cannot watch sockets of others.
+        return await asyncio.to_thread(_waited_for, connection)
+    try:
+        return await answer
+    finally:
+        loop.remove_reader(connection.socket)
+
+
+def _waited_for(connection: psycopg.pq.abc.PGconn) -> list[psycopg.pq.abc.PGresult]:
+    return list(iter(connection.get_result, None))
+
+
+def text_array(items: Iterable[str]) -> bytes:
+    """An array of texts as PostgreSQL reads one."""
+    quoted = ('"' + item.replace("\\", "\\\\").replace('"', '\\"') + '"' for item in items)
+    return ("{" + ",".join(quoted) + "}").encode()

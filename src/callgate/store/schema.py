@@ -22,9 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0010"
+HEAD: Final = "0011"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", HEAD)
 
 metadata: Final = MetaData()
 
@@ -198,11 +198,15 @@ server_connected: Final = _table(
 
 # Trust. Words that come from the wire are in `body` (msgpack). No index has what a step changes of its session: the
 # sessions are few enough to look through. Equal versions mean that nothing was missed; of steps up to `forgot` nothing
-# is remembered.
+# is remembered. `owner` is the gateway that has the session to itself (PostgreSQL), empty for none.
 trust_session: Final = _table(
     "trust_session",
     "key text key, opened_at int, seen_at int, version int, steps int, forgot int, body blob",
 )
+trust_session.append_column(Column("owner", Text, nullable=False, server_default=""))
+
+# Gateways that have sessions to themselves; each counts its `beat` up as long as it lives.
+trust_owner: Final = _table("trust_owner", "owner text key, beat int")
 
 # `memory` is what a result left, hashed; where it is empty, `expires_at` is 0. `strange` is whether a stranger may have
 # written it.

@@ -200,6 +200,10 @@ class SqliteBackend:
         self.changes.failed()
         self.sessions.clear()
 
+    def outdated(self, error: BaseException) -> bool:  # noqa: ARG002
+        """Whoever has the write lock sees whether others wrote."""
+        return False
+
     def unavailable(self, error: BaseException) -> StoreUnavailable | None:
         cause = error.orig if isinstance(error, DBAPIError) else error
         if not isinstance(cause, sqlite3.DatabaseError):

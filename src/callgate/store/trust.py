@@ -9,22 +9,26 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 from sqlalchemy import Connection
 
 from callgate.audit.records import AuditRow
-from callgate.errors import Reason, Refused
+from callgate.errors import CallgateError, Reason, Refused
 from callgate.store.backend import Backend
-from callgate.store.changes import StoredSession, StoredSessions
+from callgate.store.changes import Mark, StoredSession, StoredSessions
 from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.statements import SWEEP_ROWS, Repository, Statement, pack, sweep, sweeping, unpack
 from callgate.trust import keeping
 from callgate.trust.model import Quarantined, Session, SessionLabel, Step
 from callgate.trust.storage import NewStep
+
+if TYPE_CHECKING:
+    from callgate.store.leases import SessionLeases
+    from callgate.store.postgres import PostgresBackend
 
 # session, seq, expires_at, strange, body, memory
 StepRow: TypeAlias = tuple[str, int, int, int, bytes, bytes]
@@ -59,10 +63,29 @@ def session_of(key: str, row: SessionRow) -> Session:
 class SessionDraft:
     """One session while a batch changes it: read once, written once, however many steps there are."""
 
-    __slots__ = ("_body", "dropped", "endorsed", "forget", "forgot", "key", "lessened", "session", "steps", "theirs")
+    __slots__ = (
+        "_body",
+        "changed",
+        "dropped",
+        "endorsed",
+        "forget",
+        "forgot",
+        "key",
+        "lessened",
+        "owner",
+        "session",
+        "steps",
+        "theirs",
+        "was_owner",
+    )
 
-    def __init__(self, key: str, session: Session | None = None, forgot: int = 0, body: bytes | None = None) -> None:
+    def __init__(
+        self, key: str, session: Session | None = None, forgot: int = 0, body: bytes | None = None, owner: str = ""
+    ) -> None:
         self.key = key
+        # The gateway that has the session to itself, before this batch and after it.
+        self.owner = self.was_owner = owner
+        self.changed = False
         self.session = session
         self._body = body
         # Up to which version others may have written it; None where it is not there yet.
@@ -76,9 +99,23 @@ class SessionDraft:
         self.lessened = False
 
     @classmethod
-    def of(cls, key: str, row: SessionRow | None) -> SessionDraft:
+    def of(cls, key: str, row: SessionRow | None, owner: str = "") -> SessionDraft:
         """From the row that the store has."""
-        return cls(key) if row is None else cls(key, session_of(key, row), row[4], row[5])
+        return cls(key) if row is None else cls(key, session_of(key, row), row[4], row[5], owner)
+
+    @classmethod
+    def at_hand(cls, key: str, kept: StoredSession, owner: str = "") -> SessionDraft:
+        """From what the writer has left there."""
+        draft = cls(key, kept.session, kept.forgot, kept.body, owner)
+        draft.theirs = kept.theirs
+        return draft
+
+    def kept(self, mark: Mark) -> StoredSession:
+        """What the writer leaves."""
+        assert self.session is not None
+        version = self.session.version
+        theirs = version if self.theirs is None else self.theirs
+        return StoredSession(mark, version, theirs, self.session, self.forget, self.row[5])
 
     @property
     def row(self) -> SessionRow:
@@ -90,6 +127,7 @@ class SessionDraft:
 
     def _become(self, after: Session) -> Session:
         before, self.session = self.session, after
+        self.changed = True
         # A label that stays is the same object, and need not be written out again.
         if before is None or after.label is not before.label or after.agent is not before.agent:
             self._body = None
@@ -127,6 +165,12 @@ class SessionDraft:
         return self._become(after)
 
 
+class HeldBy(msgspec.Struct, frozen=True):
+    """What becomes of a change where another gateway has the session to itself: nothing yet."""
+
+    owner: str
+
+
 class SessionChange(msgspec.Struct, frozen=True, gc=False):
     """Something that is done to one session, and what it brings beside it."""
 
@@ -137,6 +181,8 @@ class SessionChange(msgspec.Struct, frozen=True, gc=False):
     witness: AuditRow | None = None
     # Whether it takes something away, which whoever has the session at hand must hear of.
     lessens: bool = False
+    # Whether nobody else may have the session to itself then.
+    alone: Callable[[Session | None], bool] = lambda _session: True
 
 
 COLUMNS: Final = "opened_at, seen_at, version, steps, forgot, body"
@@ -157,12 +203,16 @@ _MAKE: Final = (
     " FROM unnest(%b::text[]) AS n(k) ORDER BY k ON CONFLICT DO NOTHING"
 ).encode()
 _LOCK: Final = (
-    f"SELECT key, {COLUMNS} FROM trust_session WHERE key = ANY(%b::text[]) ORDER BY key FOR UPDATE"  # noqa: S608
+    f"SELECT key, {COLUMNS}, owner FROM trust_session WHERE key = ANY(%b::text[]) ORDER BY key FOR UPDATE"  # noqa: S608
 ).encode()
+# One that nobody read is written only while it is owned; else all of the batch comes to nothing, and is done again one
+# by one, on what there is.
 _SAVE: Final = (
-    b"UPDATE trust_session AS s SET opened_at = n.o, seen_at = n.a, version = n.v, steps = n.n, forgot = n.f,"
-    b" body = n.b FROM unnest(%b::text[], %b::int8[], %b::int8[], %b::int8[], %b::int8[], %b::int8[], %b::bytea[])"
-    b" AS n(k, o, a, v, n, f, b) WHERE s.key = n.k"
+    b"WITH saved AS (UPDATE trust_session AS s SET opened_at = n.o, seen_at = n.a, version = n.v, steps = n.n,"
+    b" forgot = n.f, body = n.b, owner = n.w FROM unnest(%b::text[], %b::int8[], %b::int8[], %b::int8[], %b::int8[],"
+    b" %b::int8[], %b::bytea[], %b::text[], %b::text[]) AS n(k, o, a, v, n, f, b, h, w)"
+    b" WHERE s.key = n.k AND s.owner = n.h RETURNING 1)"
+    b" SELECT 1 / CASE WHEN count(*) = %b THEN 1 ELSE 0 END FROM saved"
 )
 _STEPS: Final = (
     b"INSERT INTO trust_step (session, seq, expires_at, strange, body, memory)"
@@ -208,68 +258,98 @@ class SessionWriter:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._sqlite = backend.sessions if isinstance(backend, SqliteBackend) else None
+        self._wal = backend.changes if isinstance(backend, SqliteBackend) else None
+        self._postgres = None if backend.name == "sqlite" else cast("PostgresBackend", backend)
 
     def write(self, driver: Any, acts: Sequence[SessionChange]) -> list[Any]:
         """All of a batch; what became of each act."""
-        if self._sqlite is not None and any(act.lessens for act in acts):
-            self._sqlite.changes.concerns_all()
-        drafts = self._load(driver, {act.key for act in acts})
-        results = [act.do(drafts[act.key]) for act in acts]
-        changed = [draft for draft in drafts.values() if draft.session is not None]
+        if self._wal is not None and any(act.lessens for act in acts):
+            self._wal.concerns_all()
+        since, own = (0, "") if self._postgres is None else (self._postgres.leases.let_go, self._postgres.leases.owner)
+        drafts = self._load(driver, {act.key for act in acts}, own)
+        results = [_done(act, drafts[act.key], own) for act in acts]
+        changed = [draft for draft in drafts.values() if draft.changed]
         for draft in changed:
             _clear(driver, draft)
-        self._save(driver, changed)
+        if self._sqlite is not None:
+            self._save(driver, self._sqlite, changed)
+            if self._wal is not None and any(draft.steps for draft in changed):
+                self._wal.wrote()
+        elif self._postgres is not None:
+            lessened = {act.key for act in acts if act.lessens}
+            self._save_together(driver, self._postgres, changed, since=since, own=own, lessened=lessened)
         for draft in changed:
             _settle(driver, draft)
         if self._sqlite is None:
             for draft in drafts.values():
                 if draft.session is None:
                     _UNMAKE.on(driver, draft.key)
-        self._beside(driver, acts)
+        self._beside(driver, [act for act, done in zip(acts, results, strict=True) if type(done) is not HeldBy])
         return results
 
-    def _load(self, driver: Any, keys: Collection[str]) -> dict[str, SessionDraft]:
+    def _load(self, driver: Any, keys: Collection[str], own: str) -> dict[str, SessionDraft]:
         if self._sqlite is not None:
-            return {key: self._draft(driver, key) for key in keys}
-        wanted = sorted(keys)
-        driver.execute(_MAKE, (wanted,))
-        rows = driver.execute(_LOCK, (wanted,), binary=True).fetchall()
-        return {row[0]: SessionDraft.of(row[0], row[1:] if row[3] else None) for row in rows}
+            return {key: self._draft(driver, self._sqlite, key) for key in keys}
+        assert self._postgres is not None
+        drafts: dict[str, SessionDraft] = {}
+        for key in keys if own else ():
+            kept = self._postgres.leases.sessions.now(key)
+            if kept is not None and kept.session is not None:
+                drafts[key] = SessionDraft.at_hand(key, kept, own)
+        wanted = sorted(keys - drafts.keys())
+        if wanted:
+            driver.execute(_MAKE, (wanted,))
+            rows = driver.execute(_LOCK, (wanted,), binary=True).fetchall()
+            drafts |= {row[0]: SessionDraft.of(row[0], row[1:7] if row[3] else None, row[7]) for row in rows}
+        return drafts
 
-    def _draft(self, driver: Any, key: str) -> SessionDraft:
-        assert self._sqlite is not None
-        kept = self._sqlite.now(key)
+    def _draft(self, driver: Any, sqlite: StoredSessions, key: str) -> SessionDraft:
+        kept = sqlite.now(key)
         if kept is not None and kept.session is not None:
-            draft = SessionDraft(key, kept.session, kept.forgot, kept.body)
-            draft.theirs = kept.theirs
-            return draft
+            return SessionDraft.at_hand(key, kept)
         return SessionDraft.of(key, driver.execute(_LOAD, (key,)).fetchone())
 
-    def _save(self, driver: Any, drafts: Sequence[SessionDraft]) -> None:
-        sessions = [(draft.key, *draft.row) for draft in drafts]
+    def _save(self, driver: Any, sqlite: StoredSessions, drafts: Sequence[SessionDraft]) -> None:
+        # So that the next batch need not read them, nor anybody ask; before all of this is committed.
+        mark = sqlite.changes.others()
+        for draft in drafts:
+            if mark is not None:
+                sqlite.put(draft.key, draft.kept(mark))
+        for draft in drafts:
+            driver.execute(_PUT, (draft.key, *draft.row))
         steps = [step for draft in drafts for step in draft.steps]
-        if self._sqlite is not None:
-            self._save_at_hand(self._sqlite, drafts)
-            for one in sessions:
-                driver.execute(_PUT, one)
-            _in_chunks(driver, _STEP, steps)
-            if steps:
-                self._sqlite.changes.wrote()
-            return
-        if sessions:
-            driver.execute(_SAVE, _columns(sessions))
-        if steps:
-            driver.execute(_STEPS, _columns(steps))
+        _in_chunks(driver, _STEP, steps)
 
-    def _save_at_hand(self, at_hand: StoredSessions, drafts: Sequence[SessionDraft]) -> None:
-        """So that the next batch need not read them, nor anybody ask; before all of this is committed."""
-        mark = at_hand.changes.others()
+    @staticmethod
+    def _save_together(
+        driver: Any,
+        backend: PostgresBackend,
+        drafts: Sequence[SessionDraft],
+        *,
+        since: int,
+        own: str,
+        lessened: Collection[str],
+    ) -> None:
+        leases = backend.leases
+        mark = leases.others()
+        if leases.owner != own:
+            # It began anew meanwhile.
+            mark = None
         for draft in drafts:
             assert draft.session is not None
-            if mark is not None:
-                version = draft.session.version
-                theirs = version if draft.theirs is None else draft.theirs
-                at_hand.put(draft.key, StoredSession(mark, version, theirs, draft.session, draft.forget, draft.row[5]))
+            if not draft.owner and draft.theirs and leases.wants(draft.key, draft.theirs, draft.session.version):
+                draft.owner = own if mark is not None else ""
+            # Whoever has it at hand must hear of what was taken away.
+            if draft.key in lessened:
+                leases.sessions.forget(draft.key)
+            elif mark is not None and draft.owner == own:
+                backend.written.append((draft.key, draft.kept(mark), since))
+        rows = [(one.key, *one.row, one.was_owner, one.owner) for one in sorted(drafts, key=lambda one: one.key)]
+        if rows:
+            driver.execute(_SAVE, (*_columns(rows), len(rows)))
+        steps = [step for draft in drafts for step in draft.steps]
+        if steps:
+            driver.execute(_STEPS, _columns(steps))
 
     def _beside(self, driver: Any, acts: Sequence[SessionChange]) -> None:
         objects: dict[str, int] = {}
@@ -285,6 +365,12 @@ class SessionWriter:
         witnesses = [act.witness for act in acts if act.witness is not None]
         if witnesses:
             self._backend.insert_within(driver, witnesses)
+
+
+def _done(act: SessionChange, draft: SessionDraft, own: str) -> Any:
+    if draft.owner and draft.owner != own and act.alone(draft.session):
+        return HeldBy(draft.owner)
+    return act.do(draft)
 
 
 def _clear(driver: Any, draft: SessionDraft) -> None:
@@ -395,7 +481,8 @@ _EXPIRED: Final = (
     sweeping("DELETE FROM trust_held", "trust_held", "handle", "expires_at <= ?"),
 )
 _SESSION_COUNT: Final = Statement("SELECT count(*) FROM trust_session")
-_ALL_SESSIONS: Final = Statement(f"SELECT key, {COLUMNS} FROM trust_session")  # noqa: S608
+# What a gateway has to itself is in use.
+_ALL_SESSIONS: Final = Statement(f"SELECT key, {COLUMNS} FROM trust_session WHERE owner = ''")  # noqa: S608
 _LOCK_SESSIONS: Final = Statement(
     "SELECT key FROM trust_session WHERE key = ?", "SELECT key FROM trust_session WHERE key = ? FOR UPDATE SKIP LOCKED"
 )
@@ -431,7 +518,7 @@ def _drop_sessions(conn: Any, most: int) -> int:
 
 _VERSION: Final = "SELECT version FROM trust_session WHERE key = ?"
 _VERSIONS: Final = Statement("SELECT key, version FROM trust_session WHERE key IN (SELECT value FROM json_each(?))")
-_VERSIONS_LOOKED: Final = b"SELECT key, version FROM trust_session WHERE key = ANY(%b::text[])"
+_VERSIONS_LOOKED: Final = b"SELECT key, version FROM trust_session WHERE key = ANY($1::text[])"
 _SESSION: Final = Statement(f"SELECT {COLUMNS} FROM trust_session WHERE key = ?")  # noqa: S608
 _SESSIONS: Final = Statement(
     f"SELECT key, {COLUMNS} FROM trust_session WHERE seen_at < ? ORDER BY seen_at DESC, key LIMIT ?"  # noqa: S608
@@ -464,7 +551,11 @@ class SqlTrust(Repository):
         self._look = _look_of(store.backend)
         backend = store.backend
         self._read_now = backend.read_now if isinstance(backend, SqliteBackend) else None
-        self._at_hand = backend.sessions if isinstance(backend, SqliteBackend) else None
+        self._leases = None if isinstance(backend, SqliteBackend) else cast("PostgresBackend", backend).leases
+        self._at_hand = (
+            backend.sessions if isinstance(backend, SqliteBackend) else cast("SessionLeases", self._leases).sessions
+        )
+        self._late: set[asyncio.Task[None]] = set()
 
     async def hold(self, held: Quarantined, expires_at: int) -> None:
         keeping.demand(held.handle, held.session)
@@ -512,24 +603,25 @@ class SqlTrust(Repository):
         return await self._change(decide, witness)
 
     async def _versions(self, keys: Collection[str]) -> dict[str, int]:
-        wanted = list(keys)
-        rows: list[Any]
-        if self._look is None:
-            rows = await self._store.read(lambda conn: _VERSIONS.all(conn, json.dumps(wanted)))
-        else:
-            look = self._look
-            rows = await self._store.apart(lambda: look(_VERSIONS_LOOKED, (wanted,)))
-        return {row[0]: int(row[1]) for row in rows}
+        if self._look is not None:
+            return await self._look(keys)
+        wanted = json.dumps(list(keys))
+        return {row[0]: row[1] for row in await self._store.read(lambda conn: _VERSIONS.all(conn, wanted))}
 
     # -- sessions ----------------------------------------------------------------------------------------------
 
     async def open(self, key: str, agent: str, now: int, idle_ms: int) -> Session:
         keeping.demand(key)
-        opened: Session = await self._act(SessionChange(key, lambda draft: draft.open(agent, now, idle_ms)))
+
+        def restarts(session: Session | None) -> bool:
+            return session is None or 0 < idle_ms < now - session.seen_at
+
+        act = SessionChange(key, lambda draft: draft.open(agent, now, idle_ms), alone=restarts)
+        opened: Session = await self._act(act)
         return opened
 
     def peek(self, key: str) -> int | None:
-        if self._at_hand is None or self._read_now is None:
+        if self._read_now is None:
             return None
         kept = self._at_hand.now(key)
         if kept is not None:
@@ -544,13 +636,9 @@ class SqlTrust(Repository):
         return version
 
     def at_hand(self, key: str, known: int) -> int | None:
-        if self._at_hand is None:
-            return None
         # Written out: it is asked for every call, and once more for its result.
         mark, kept = self._at_hand.changes.others(), self._at_hand.kept.get(key)
-        if kept is None or kept.mark != mark:
-            return None
-        return None if kept is None or kept.theirs > known else kept.version
+        return None if kept is None or kept.mark != mark or kept.theirs > known else kept.version
 
     async def version(self, key: str) -> int:
         at_once = self.peek(key)
@@ -599,7 +687,24 @@ class SqlTrust(Repository):
         return after
 
     def add_soon(self, new: NewStep, *, keep: int, done: Callable[[Session | None], None]) -> None:
-        self._store.soon_together(self._write, _adding(new, keep, 0), done)
+        act = _adding(new, keep, 0)
+
+        def written(after: Session | HeldBy | None) -> None:
+            if isinstance(after, HeldBy):
+                task = asyncio.get_running_loop().create_task(self._add_late(act, done))
+                self._late.add(task)
+                task.add_done_callback(self._late.discard)
+            else:
+                done(after)
+
+        self._store.soon_together(self._write, act, written)
+
+    async def _add_late(self, act: SessionChange, done: Callable[[Session | None], None]) -> None:
+        try:
+            after: Session | None = await self._act(act)
+        except CallgateError:
+            after = None
+        done(after)
 
     async def landed(self) -> None:
         await self._store.run_together(_nothing, None)
@@ -619,16 +724,25 @@ class SqlTrust(Repository):
         return await asyncio.to_thread(prune, self._store, now, max(0, sessions))
 
     async def _act(self, act: SessionChange) -> Any:
-        return await self._store.run_together(self._write, act)
+        done = await self._store.run_together(self._write, act)
+        while type(done) is HeldBy and self._leases is not None:
+            await self._leases.freed(act.key, done.owner)
+            done = await self._store.run_together(self._write, act)
+        return done
 
 
-def _look_of(backend: Backend) -> Callable[[bytes, Sequence[Any]], list[tuple[Any, ...]]] | None:
+def _look_of(backend: Backend) -> Callable[[Collection[str]], Awaitable[dict[str, int]]] | None:
     if backend.name == "sqlite":
         return None
-    from callgate.store.postgres import PostgresBackend, PostgresReader
+    from callgate.store.postgres import PostgresBackend, PostgresReader, text_array
 
     assert isinstance(backend, PostgresBackend)
-    return PostgresReader(backend).rows
+    reader = PostgresReader(backend, _VERSIONS_LOOKED)
+
+    async def look(keys: Collection[str]) -> dict[str, int]:
+        return {key.decode(): int(version) for key, version in await reader.rows(text_array(keys))}
+
+    return look
 
 
 def _adding(new: NewStep, keep: int, expires_at: int) -> SessionChange:
