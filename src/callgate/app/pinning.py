@@ -202,16 +202,7 @@ class ToolChangeRecorder:
         self._alert(server.name, "grown", detail)
 
     def _changed(self, server: ServerSeen, change: Change) -> None:
-        detail: dict[str, Any] = {
-            "server": server.name,
-            "server_id": server.server_id,
-            "tool": change.tool,
-            "what": change.what,
-            "before": change.before or None,
-            "after": change.after or None,
-        }
-        if change.members:
-            detail["members"] = list(change.members)
+        detail = {"server": server.name, "server_id": server.server_id, **change.detail}
         if change.what == "new":
             self._tell(server.name, "new", detail)
             return

@@ -9,13 +9,13 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from callgate.approval import Approvals
+from callgate.approval import Approvals, Credential, User
 from callgate.approval.overview import who_can_answer
 from callgate.cli.common import file_to_write, operator
 from callgate.cli.links import console_url, enrolment_link
@@ -204,6 +204,14 @@ def approvers_in_config(config: Config) -> set[str | None]:
     return {one.user or config.approval.user for one in named} or {config.approval.user}
 
 
+def who_is_asked(config: Config, people: Sequence[User], held: Sequence[Credential]) -> tuple[list[str], Sequence[str]]:
+    """Who is asked to approve; and, where somebody has to be named, those of whom it could be any."""
+    named = approvers_in_config(config)
+    unnamed = who_can_answer(people, held) if None in named else []
+    asked = {name for name in named if name is not None} | {*(unnamed if len(unnamed) == 1 else ())}
+    return sorted(asked), unnamed if len(unnamed) > 1 else ()
+
+
 async def _has_people(approvals: Approvals, name: str) -> bool:
     """Whether somebody is set up already."""
     others = [user for user in await approvals.shelf.users() if user.name != name]
@@ -223,18 +231,15 @@ async def _missing_approvers(
     people, held = await approvals.shelf.users(), await approvals.shelf.credentials()
     known = [user.name for user in people]
     able = {one.user for one in held}
-    named = approvers_in_config(config)
     lines = []
-    unnamed = who_can_answer(people, held) if None in named else []
-    if len(unnamed) > 1:
-        names = ", ".join(unnamed[:_SHOWN])
+    asked, several = who_is_asked(config, people, held)
+    if several:
+        names = ", ".join(several[:_SHOWN])
         lines.append(
             f"Several people are here and none is named, so calls that need a person are refused: write who is asked "
             f"as `user` under [approval] in {file_to_write(path)}, one of {names}."
         )
-    if len(unnamed) == 1:
-        named |= {unnamed[0]}
-    for name in sorted(name for name in named if name is not None and name not in able and name != welcomed):
+    for name in [name for name in asked if name not in able and name != welcomed]:
         if name in known:
             lines.append(f"{name} is asked to approve calls and has no passkey. {_to_enrol(name, path)}")
             continue

@@ -1,27 +1,16 @@
 """callgate.toml: typed, with every key documented and every mistake located."""
 
-from callgate.config.agents import AgentRules, AgentsSection, ApiKeysSection, KnownAgent, Kya, OAuth, Signatures
+from callgate.config.agents import AgentRules, AgentsSection, KnownAgent, OAuth
 from callgate.config.approval import ApprovalSection, ServerApproval
-from callgate.config.loading import FILE_NAME, OVERRIDES, find, load, parse, read
-from callgate.config.model import (
-    AuditSection,
-    Config,
-    Gateway,
-    LimitsSection,
-    Logging,
-    PolicySection,
-    ServerLimits,
-    StoreSection,
-    Telemetry,
-)
+from callgate.config.loading import FILE_NAME, OVERRIDES, find, load, parse
+from callgate.config.model import Config, ServerLimits
 from callgate.config.notify import Notify
 from callgate.config.output import schema, show
 from callgate.config.pinning import Pinning, ServerPinning
 from callgate.config.rules import Address, parse_address
 from callgate.config.secret import Secret
 from callgate.config.server import ServerSection
-from callgate.config.trust import ArgumentLabels, ServerTrust, ToolLabels, Trust, TrustDefaults
-from callgate.config.witnesses import WitnessSection
+from callgate.config.trust import ServerTrust
 
 __all__ = [
     "FILE_NAME",
@@ -29,38 +18,22 @@ __all__ = [
     "Address",
     "AgentRules",
     "AgentsSection",
-    "ApiKeysSection",
     "ApprovalSection",
-    "ArgumentLabels",
-    "AuditSection",
     "Config",
-    "Gateway",
     "KnownAgent",
-    "Kya",
-    "LimitsSection",
-    "Logging",
     "Notify",
     "OAuth",
     "Pinning",
-    "PolicySection",
     "Secret",
     "ServerApproval",
     "ServerLimits",
     "ServerPinning",
     "ServerSection",
     "ServerTrust",
-    "Signatures",
-    "StoreSection",
-    "Telemetry",
-    "ToolLabels",
-    "Trust",
-    "TrustDefaults",
-    "WitnessSection",
     "find",
     "load",
     "parse",
     "parse_address",
-    "read",
     "schema",
     "show",
 ]

@@ -229,6 +229,14 @@ class Change(msgspec.Struct, frozen=True):
     members: tuple[str, ...] = ()
     changes: int = 0
 
+    @property
+    def detail(self) -> dict[str, Any]:
+        """What goes on record of it."""
+        texts = {"before": self.before or None, "after": self.after or None}
+        return {"tool": self.tool, "what": self.what, **texts} | (
+            {"members": list(self.members)} if self.members else {}
+        )
+
 
 class Connected(msgspec.Struct, frozen=True):
     """A server that some gateway serves just now."""

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 
 from callgate.approval import Credential, User
 from callgate.approval.model import counting, people_in
-from callgate.approval.overview import who_can_answer
 from callgate.approval.reach import Demand, demanded, how_to_add, lacking, reach
 from callgate.audit import note
 from callgate.audit.reading import entries
@@ -22,7 +21,7 @@ from callgate.cli.check import approval_notes, listed_tools
 from callgate.cli.common import connect, file_to_write, keys_of, store_file
 from callgate.cli.doctor.findings import Finding, Level, Setup, finding_of, name_list, ok, sentence
 from callgate.cli.printing import count
-from callgate.cli.serve import approvers_in_config, first_name
+from callgate.cli.serve import first_name, who_is_asked
 from callgate.cli.services import WHERE_TOOLS_COME_FROM, open_pins
 from callgate.config.approval import ServerApproval, ToolDemand
 from callgate.errors import StoreError
@@ -233,16 +232,12 @@ def people(setup: Setup) -> Iterator[Finding]:
     if not config.approves:
         yield ok(f"{name_list(sorted(able))} can sign in to the console.")
         return
-    named = approvers_in_config(config)
-    unnamed = who_can_answer(list(people.values()), itertools.chain(*keys.values())) if None in named else []
-    if len(unnamed) > 1:
-        text = (
-            f"Several people are here ({name_list(unnamed)}) and none is named, so calls that need a person are "
-            "refused."
-        )
+    wanted, several = who_is_asked(config, list(people.values()), list(itertools.chain(*keys.values())))
+    if several:
+        names = name_list(several)
+        text = f"Several people are here ({names}) and none is named, so calls that need a person are refused."
         yield Finding("problem", text, f"Write who is asked as `user` under [approval] in {file_to_write(setup.path)}.")
-    wanted = {name for name in named if name is not None} | (set(unnamed) if len(unnamed) == 1 else set())
-    for name in sorted(wanted):
+    for name in wanted:
         found = _answer(setup, name, users, able)
         yield found
         if found.level == "ok":

@@ -39,7 +39,7 @@ from callgate.keyring import Keyring
 from callgate.pinning.identity import reported_as
 from callgate.pinning.judging import Toolset, odd
 from callgate.pinning.listing import EntryReader, ObservedServer, ToolListing, bound, observed
-from callgate.pinning.model import Change, Connected, ListedTool, PinningSettings, ServerIdentity, ServerSeen
+from callgate.pinning.model import Connected, ListedTool, PinningSettings, ServerIdentity, ServerSeen
 from callgate.pinning.service import Pins
 from callgate.pinning.storage import PinRepository
 from callgate.sdk.connection import answer_requests, raw_pages
@@ -463,7 +463,7 @@ class PinRecorder:
             self._alert("grown", server, {"before": before.size, "after": server.size})
         for change in changes:
             if change.what != "new":
-                self._alert("changed", server, _change_row(change))
+                self._alert("changed", server, change.detail)
 
     def _checked(self, server: ServerSeen, found: VerifiedTools, toolset: Toolset) -> None:
         states = {name: toolset.standings[name].state.value for name in sorted(toolset.standings)[:_TOLD_MAX]}
@@ -492,16 +492,6 @@ class PinRecorder:
             self._audit.store.append_soon(self._audit.admin(action, _BY, detail))
         except (CallgateError, TypeError, ValueError) as error:
             log.error("%s is not on record: %s", action, error)
-
-
-def _change_row(change: Change) -> dict[str, Any]:
-    row: dict[str, Any] = {
-        "tool": change.tool,
-        "what": change.what,
-        "before": change.before or None,
-        "after": change.after or None,
-    }
-    return row | ({"members": list(change.members)} if change.members else {})
 
 
 class PinnedCall(msgspec.Struct, frozen=True):
