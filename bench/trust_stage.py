@@ -172,6 +172,10 @@ async def _in_memory(texts: Sequence[str], rounds: int) -> tuple[dict[str, float
     return {case: round(min(values), 1) for case, values in found.items()}, sticks
 
 
+async def _nowhere(_handle: str) -> str:
+    return "nowhere"
+
+
 async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
     """All that a gateway does for trust, its store included: the CPU of all threads."""
     found: dict[str, list[float]] = {case: [] for case in CASES}
@@ -184,7 +188,8 @@ async def _stored(texts: Sequence[str], rounds: int) -> dict[str, float]:
         )
         store = Store.open(f"sqlite:///{folder}/bench.db", durability="normal")
         keyring = Keyring(folder / "keys")
-        office = TrustRuntime(store, AuditLog(store, keyring), keyring, tell=lambda *_: None)
+        audit = AuditLog(store, keyring)
+        office = TrustRuntime(store, audit, keyring, tell=lambda *_: None, where=_nowhere, held=lambda _: None)
         furnished = office.furnish(load(path), ServerObservations())
 
         async def through(message: Message, call: Call, raw: bytes) -> None:

@@ -54,14 +54,24 @@ class ApprovalWiring(msgspec.Struct, frozen=True):
 class ApprovalRuntime:
     """Made once for a process. Sessions, lists of tools and waiting calls stay when the configuration changes."""
 
-    def __init__(self, store: Store, audit: AuditLog, keyring: Keyring, closed: Callable[[], Refused | None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        audit: AuditLog,
+        keyring: Keyring,
+        closed: Callable[[], Refused | None],
+        *,
+        address: Callable[[], Awaitable[str]] | None,
+        opened: Callable[[Request, str], None],
+        options: Callable[[], CommandOptions],
+    ) -> None:
         keyring.make(REQUEST_STATE_KEY)
-        # Where browsers find the console; set by whoever listens.
-        self.address: Callable[[], Awaitable[str]] = _nowhere
+        # Where browsers find the console.
+        self._address = address or _nowhere
         # Told of each call that begins to wait, with its page.
-        self.opened: Callable[[Request, str], None] = lambda _request, _page: None
+        self._opened = opened
         # What commands in its texts end with.
-        self.options: Callable[[], CommandOptions] = CommandOptions
+        self._options = options
         self._store = store
         self._audit = audit
         self._closed = closed
@@ -95,8 +105,8 @@ class ApprovalRuntime:
             lobby=self._lobby,
             decisions=RequestDecisions(self._shelf, approvals.now, self._store.watch),
             times=times,
-            opened=self.opened,
-            options=self.options,
+            opened=self._opened,
+            options=self._options,
             first_use=(section.user or "operator") if section.first_use else None,
         )
         return ApprovalWiring(approvals, stage, section.request_seconds + times.ask + _MARGIN_SECONDS)
@@ -109,7 +119,7 @@ class ApprovalRuntime:
         return self._made[1]
 
     async def _page(self, section: ApprovalSection, request: str) -> str:
-        base = section.url.rstrip("/") if section.url is not None else await self.address()
+        base = section.url.rstrip("/") if section.url is not None else await self._address()
         return f"{base}/approve/{request}"
 
 

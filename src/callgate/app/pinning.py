@@ -65,6 +65,7 @@ class ToolChangeRecorder:
         tell: ReportChange,
         growth_percent: Callable[[], float],
         settled: Callable[[], None] = lambda: None,
+        command: str = "callgate review",
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._shelf = shelf
@@ -72,7 +73,7 @@ class ToolChangeRecorder:
         self._tell = tell
         self._growth = growth_percent
         # What to type to review what waits.
-        self.command = "callgate review"
+        self._command = command
         # Told when a list was written that is not as before.
         self._settled = settled
         self._clock = clock
@@ -165,7 +166,7 @@ class ToolChangeRecorder:
             self._settled()
         pending = len(meeting.toolset.pending)
         if pending and (not again or meeting.fresh):
-            fields = {"server": server.name, "tools": pending, "command": self.command}
+            fields = {"server": server.name, "tools": pending, "command": self._command}
             log.warning("tools wait for review", extra={"fields": fields})
 
     def _note_check(self, meeting: ListReading, now: int) -> None:
@@ -261,23 +262,32 @@ class PinningRuntime:
         *,
         gateway: str,
         tell: Callable[[str, str, dict[str, Any]], None],
+        review: Callable[[], Awaitable[str]],
+        command: str,
     ) -> None:
         self.shelf = SqlPins(store)
         self.settings = PinningSettings()
-        # Where tools are reviewed, in words; set by whoever listens.
-        self.review: Callable[[], Awaitable[str]] = _in_a_terminal
+        # Where tools are reviewed, in words.
+        self._review = review
 
         def keys() -> list[bytes]:
             return [key.secret for key in keyring.versions(KEY)]
 
-        self.watch = DecisionWatch(self.shelf, keys, lambda refresh: Follower(store.watch, refresh, "callgate-pins"))
+        self.watch = DecisionWatch(
+            self.shelf,
+            keys,
+            lambda refresh: Follower(store.watch, refresh, "callgate-pins"),
+            decided=self._decided_since,
+        )
         self._servers = Follower(store.watch, self._follow_servers, "callgate-servers")
         self._marks: ServerMarks = {}
         self.pins = Pins(self.shelf, keys, settings=self.settings, witness=audit.admin, labelling=LABELLING)
         # What was learnt of the servers in use, and who they were to an earlier gateway, by name, the last first.
         self._learnt: set[ServerObservations] = set()
         self._recalled: list[tuple[str, ServerIdentity]] = []
-        self.company = ServerSets(self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold)
+        self.company = ServerSets(
+            self.shelf, gateway, most=lambda: self.settings.servers, hold=self._hold, altered=self._look_at_all
+        )
         self._tell = tell
         self._webhook: Webhook | None = None
         self.registrar = ToolChangeRecorder(
@@ -286,12 +296,12 @@ class PinningRuntime:
             tell=self._alert,
             growth_percent=lambda: self.settings.growth_percent,
             settled=self._decided,
+            command=command,
         )
         self.bell = ListChangedNotifier()
-        self.company.altered = self._look_at_all
         self._keyring = keyring
         self._looking: set[asyncio.Task[None]] = set()
-        self._unseen = self._seeing = self._started = False
+        self._unseen = self._seeing = self._follows = self._started = False
 
     async def start(self) -> None:
         """Until this is done the decisions count as unknown, and nothing passes."""
@@ -299,7 +309,7 @@ class PinningRuntime:
             # Only where nothing was sealed yet: a key that is missing later must be missed.
             await asyncio.to_thread(self._keyring.make, KEY)
         await self.watch.start()
-        self.watch.decided = self._decided
+        self._follows = True
         await self._servers.start()
         await self._recall(self._toolsets())
         await self.registrar.start()
@@ -362,14 +372,13 @@ class PinningRuntime:
             looked=self._looked,
             odd=self._odd,
             notifier=self.bell,
-            review=self._where,
+            review=self._review,
         )
 
     def _open(self, learnt: ServerObservations) -> Toolsets:
-        toolsets = learnt.toolsets = Toolsets(self.watch, self.settings, met=partial(self._met, learnt))
-        for one in toolsets.both():
-            one.altered = partial(self.bell.ring, changed=one.of.changed)
-            one.sets = self.company
+        toolsets = learnt.toolsets = Toolsets(
+            self.watch, self.settings, met=partial(self._met, learnt), altered=self.bell.ring, sets=self.company
+        )
         for name, identity in self._recalled:
             toolsets.recall(name, identity)
         self._learnt.add(learnt)
@@ -462,6 +471,11 @@ class PinningRuntime:
             fields = {"server": meeting.place.name, "error": place(error)}
             log.error("no place for a server", extra={"fields": fields})
 
+    def _decided_since(self) -> None:
+        """What was decided before anybody follows is looked at when that begins."""
+        if self._follows:
+            self._decided()
+
     def _decided(self) -> None:
         """Look again; however often it is said, one look is under way and one more waits at most."""
         self._unseen = True
@@ -487,9 +501,6 @@ class PinningRuntime:
         finally:
             self._seeing = False
 
-    async def _where(self) -> str:
-        return await self.review()
-
     async def _hold(self) -> SetFindings:
         pins = self.pins
         # What was tampered with is believed again only after the whole of it was read.
@@ -505,7 +516,3 @@ class PinningRuntime:
 
     def _odd(self, call: Call, found: tuple[str, ...]) -> None:
         self.registrar.odd_arguments(call.context.server, call.tool, call.id, found)
-
-
-async def _in_a_terminal() -> str:
-    return "in a terminal with `callgate review`"

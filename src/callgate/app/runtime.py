@@ -61,6 +61,10 @@ class Runtime:
         *,
         clients: ClientInfos,
         serves: bool = True,
+        path: Path | None = None,
+        review: str = "callgate review",
+        tells_review: bool = False,
+        console_address: Callable[[], Awaitable[str]] | None = None,
     ) -> None:
         self.config = config
         # Whether the configured servers are served by HTTP.
@@ -76,21 +80,20 @@ class Runtime:
         self.agents = AgentRuntime(store, self.metrics.agent_requests.series, self._refused_caller)
         self._starting: asyncio.Task[None] | None = None
         self._trusting: asyncio.Task[None] | None = None
-        # What to type to review tools: for the operator's log, and for callers.
-        self.review_command = self.told_command = "callgate review"
+        # What to type to review tools: for the operator's log, and for callers, who may be anywhere.
+        self._review_command, self._told_command = review, review if tells_review else "callgate review"
         self.learnt = ServerObservations()
         self.clients = clients
         self.approvals: Approvals | None = None
-        # Where browsers find the console; set by whoever listens.
-        self.console_address: Callable[[], Awaitable[str]] | None = None
+        # Where browsers find the console.
+        self._console_address = console_address
         # The file that the configuration came from, where there is one.
-        self.path: Path | None = None
+        self._path = path
         self.store = store
         self.audit = audit
         self.spans = spans
-        self.switch = KillSwitch(store, config.policy.block_all)
         self.notices = Notifications()
-        self.switch.turned = self.notices.switch_turned
+        self.switch = KillSwitch(store, config.policy.block_all, turned=self.notices.switch_turned)
         metrics = self.metrics
         self._counted = CallMetrics(
             metrics.calls.series,
@@ -103,15 +106,25 @@ class Runtime:
         self._arguments = extracts.arguments(config)
         self.cosigning = Cosigning(audit)
         self._follow_witnesses(config)
-        audit.overdue = self._overdue
         self.refusals = RefusalRecorder(audit, lambda: self._arguments, self._gateway)
 
     @classmethod
     @contextlib.asynccontextmanager
     async def open(
-        cls, config: Config, clients: ClientInfos | None = None, *, serves: bool = True
+        cls,
+        config: Config,
+        clients: ClientInfos | None = None,
+        *,
+        serves: bool = True,
+        path: Path | None = None,
+        review: str = "callgate review",
+        tells_review: bool = False,
+        console_address: Callable[[], Awaitable[str]] | None = None,
     ) -> AsyncIterator[Runtime]:
-        """A running gateway's parts; everything durable is flushed when the block ends."""
+        """A running gateway's parts; everything durable is flushed when the block ends.
+
+        `review` is what to type to review tools; callers are told it where it is good for them (`tells_review`).
+        """
         spans = tracer(config.telemetry.otlp_endpoint)
         store = await asyncio.to_thread(
             Store.open,
@@ -121,9 +134,25 @@ class Runtime:
         )
         try:
             keyring, days = Keyring(config.store.keys_path), config.audit.retention_days
-            audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days)
-            known = ClientInfos() if clients is None else clients
-            runtime = cls(config, store, audit, spans, keyring, clients=known, serves=serves)
+            runtime: Runtime
+
+            def overdue() -> str | None:
+                return runtime.overdue()
+
+            audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days, overdue=overdue)
+            runtime = cls(
+                config,
+                store,
+                audit,
+                spans,
+                keyring,
+                clients=ClientInfos() if clients is None else clients,
+                serves=serves,
+                path=path,
+                review=review,
+                tells_review=tells_review,
+                console_address=console_address,
+            )
             await audit.start()
             try:
                 await runtime.switch.start()
@@ -209,22 +238,19 @@ class Runtime:
             from callgate.app.pinning import PinningRuntime
 
             self.pinning = PinningRuntime(
-                self.store, self.audit, self._keyring, gateway=self._gateway, tell=self._tools_changed
+                self.store,
+                self.audit,
+                self._keyring,
+                gateway=self._gateway,
+                tell=self._tools_changed,
+                review=self._where_to_review,
+                command=self._review_command,
             )
-            self.pinning.review = self._where_to_review
-            self.pinning.registrar.command = self.review_command
         return self.pinning
 
     async def _open_pinning(self, config: Config) -> None:
         if config.pinning.mode != "off":
             await self._pin_office().start()
-
-    def reviewed_with(self, command: str, *, told: bool) -> None:
-        """What to type to review tools; `told` says whether callers are told it too, who may be anywhere."""
-        self.review_command = command
-        self.told_command = command if told else self.told_command
-        if self.pinning is not None:
-            self.pinning.registrar.command = command
 
     async def _close_pinning(self) -> None:
         if self._starting is not None:
@@ -236,9 +262,14 @@ class Runtime:
         if self.trust is None:
             from callgate.app.trust import TrustRuntime
 
-            self.trust = TrustRuntime(self.store, self.audit, self._keyring, tell=self._trust_alert)
-            self.trust.where = self._where_held
-            self.trust.held = self.notices.result_held
+            self.trust = TrustRuntime(
+                self.store,
+                self.audit,
+                self._keyring,
+                tell=self._trust_alert,
+                where=self._where_held,
+                held=self.notices.result_held,
+            )
         return self.trust
 
     async def _open_trust(self, config: Config) -> None:
@@ -259,7 +290,7 @@ class Runtime:
         """A page of the console, where there is one."""
         if self.config.approval.url is not None:
             return self.config.approval.url.rstrip("/") + path
-        return None if self.console_address is None else await self.console_address() + path
+        return None if self._console_address is None else await self._console_address() + path
 
     async def _where_held(self, handle: str) -> str:
         command = f"`callgate quarantine show {handle}`" if handle else "`callgate quarantine list`"
@@ -270,7 +301,7 @@ class Runtime:
         self.notices.tools_changed(server, what, detail)
 
     async def _where_to_review(self) -> str:
-        command, page = f"in a terminal with `{self.told_command}`", await self._page("/tools")
+        command, page = f"in a terminal with `{self._told_command}`", await self._page("/tools")
         return command if page is None else f"at {page}, or {command}"
 
     def sign_in(self) -> Approvals | None:
@@ -291,7 +322,7 @@ class Runtime:
             log=self.audit,
             agents=self.agents.shelf,
             switch=self.switch,
-            path=self.path,
+            path=self._path,
         )
 
     def _open_office(self) -> ApprovalRuntime:
@@ -299,11 +330,15 @@ class Runtime:
             # A gateway without approvals need not wait for what they are made of.
             from callgate.app.approval import ApprovalRuntime
 
-            self.office = ApprovalRuntime(self.store, self.audit, self._keyring, self.switch.refusal)
-            self.office.opened = self.notices.approval_waiting
-            self.office.options = self._options
-            if self.console_address is not None:
-                self.office.address = self.console_address
+            self.office = ApprovalRuntime(
+                self.store,
+                self.audit,
+                self._keyring,
+                self.switch.refusal,
+                address=self._console_address,
+                opened=self.notices.approval_waiting,
+                options=self._options,
+            )
         return self.office
 
     def _options(self) -> CommandOptions:
@@ -311,7 +346,7 @@ class Runtime:
         from callgate.approval.stage import CommandOptions
 
         command = "callgate review"
-        return CommandOptions(self.told_command.removeprefix(command), self.review_command.removeprefix(command))
+        return CommandOptions(self._told_command.removeprefix(command), self._review_command.removeprefix(command))
 
     def site(self, config: Config, old: Site | None = None) -> Site:
         """The site of a configuration; upstreams that did not change are taken over from the old one."""
@@ -356,7 +391,7 @@ class Runtime:
         self.metrics.know(config.servers, config.audit.witnesses)
         self.switch.force(config.policy.block_all)
         self._arguments = arguments
-        self.audit.retention_days = config.audit.retention_days
+        self.audit.keep_for(config.audit.retention_days)
         self._follow_witnesses(config)
         self.config = config
         return site
@@ -398,7 +433,7 @@ class Runtime:
             return f"{self.audit.forked}"
         if self.audit.unwritable is not None:
             return f"nothing can be written: {self.audit.unwritable}"
-        return self._overdue()
+        return self.overdue()
 
     def notice(self) -> str:
         """What is worth a word although the gateway is ready."""
@@ -436,7 +471,8 @@ class Runtime:
     def _follow_witnesses(self, config: Config) -> None:
         self.cosigning.configure(extracts.witnesses(config), config.audit.demanded)
 
-    def _overdue(self) -> str | None:
+    def overdue(self) -> str | None:
+        """Why no call may pass, where witnesses have to have seen what is on record."""
         within = self.config.audit.cosigned_within_seconds
         return None if within is None else self.cosigning.overdue(within)
 

@@ -52,10 +52,10 @@ NEEDS_RESTART: Final = (
 class CurrentSite:
     """The site in force; a new configuration replaces it while calls under way finish on the old one."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, taken: Callable[[Config], None] = lambda _config: None) -> None:
         self._runtime = runtime
         # Told of each configuration that was taken.
-        self.taken: Callable[[Config], None] = lambda _config: None
+        self._taken = taken
         self._started_with = runtime.config
         self.current = runtime.site(runtime.config)
         self._retiring: set[asyncio.Task[None]] = set()
@@ -63,7 +63,7 @@ class CurrentSite:
     def reload(self, config: Config) -> None:
         old = self.current
         self.current = self._runtime.site(config, old)
-        self.taken(config)
+        self._taken(config)
         configure(config.logging.level, config.logging.format)
         for key in NEEDS_RESTART:
             if attrgetter(key)(self._started_with) != attrgetter(key)(config):
@@ -144,23 +144,40 @@ async def serve(
     connections = raise_descriptor_limit(config.limits.connections)
     peers = None if worker is None else worker.peers()
     clients = ClientInfos() if peers is None else ClientInfos(opened=peers.opened)
-    async with Runtime.open(config, clients, serves=idle is None) as runtime:
-        runtime.path = path
-        runtime.reviewed_with(review_command(_there(path)), told=idle is not None)
+    local: LocalListener | None = None
+
+    async def address() -> str:
+        return await shown.address()
+
+    async with Runtime.open(
+        config,
+        clients,
+        serves=idle is None,
+        path=path,
+        review=review_command(_there(path)),
+        tells_review=idle is not None,
+        console_address=address,
+    ) as runtime:
         shown = ConsoleHost(runtime, console)
-        runtime.console_address = shown.address
-        current = CurrentSite(runtime)
+        current = CurrentSite(runtime, lambda taken: None if local is None else local.reload(taken))
         app = App(current, runtime, clients=runtime.clients, console=shown.app, peers=peers)
 
         def listening(address: str) -> None:
+            if local is not None:
+                local.open()
             shown.listens_at(address)
             on_listening(address)
+
+        async def closing() -> None:
+            if local is not None:
+                await local.close()
 
         server = HttpServer(
             app,
             config,
             connections,
             listening,
+            closing,
             next_free=idle is not None,
             listener=None if worker is None else worker.socket(),
             peers=peers,
@@ -184,9 +201,6 @@ async def serve(
                 prompts=prompts,
                 gives_way=idle is not None,
             )
-            current.taken = local.reload
-            server.opened = local.open
-            server.closing = local.close
             if idle is not None:
                 tasks.append(asyncio.create_task(_end_when_idle(idle, runtime, local, app)))
         try:

@@ -60,14 +60,21 @@ class TrustRuntime:
     """Made once for a process. Sessions stay when the configuration changes."""
 
     def __init__(
-        self, store: Store, audit: AuditLog, keyring: Keyring, *, tell: Callable[[str, str, dict[str, Any]], None]
+        self,
+        store: Store,
+        audit: AuditLog,
+        keyring: Keyring,
+        *,
+        tell: Callable[[str, str, dict[str, Any]], None],
+        where: Callable[[str], Awaitable[str]],
+        held: Callable[[Quarantined], None],
     ) -> None:
         self.shelf = SqlTrust(store)
         self._audit = audit
         self._keyring = keyring
         self._tell = tell
         # Told of each result that is kept from its agent.
-        self.held: Callable[[Quarantined], None] = lambda _held: None
+        self._held = held
         self._idle_ms = 0
         self._most = 10_000
         self._expectations = Expectations()
@@ -78,8 +85,8 @@ class TrustRuntime:
         self._retention = Retention()
         self._keeps_texts = True
         self.sessions = TrustSessionCache(self.shelf, self._memory, idle_ms=partial(getattr, self, "_idle_ms"))
-        # Where held results are looked at, in words or as an address; set by whoever listens.
-        self.where: Callable[[str], Awaitable[str]] = _in_a_terminal
+        # Where held results are looked at, in words or as an address.
+        self._where = where
         self._task: asyncio.Task[None] | None = None
         # The rules of a configuration are read once, however many servers are wrapped under it.
         self._policy: tuple[Config, Policy] | None = None
@@ -143,9 +150,9 @@ class TrustRuntime:
             vocabulary=vocabulary,
             scan=self._scanner if trust.scan else None,
             seals=self._seals,
-            where=self._where_held,
+            where=self._where,
             tell=self._told,
-            held=self.held,
+            held=self._held,
             has_schema=learning.has_output_schema,
             hides=ArgumentsPolicy(config.audit.arguments, config.audit.redact).hides,
             expectations=self._expectations,
@@ -173,9 +180,6 @@ class TrustRuntime:
 
     def _seals(self) -> Seals:
         return Seals([key.secret for key in self._keyring.versions(KEY)])
-
-    async def _where_held(self, handle: str) -> str:
-        return await self.where(handle)
 
     def _told(self, server: str, what: str, detail: dict[str, Any]) -> None:
         self._tell(server, what, detail)
@@ -238,11 +242,3 @@ def make_policy(config: Config) -> Policy:
 
 def _now() -> int:
     return round(time.time() * 1000)
-
-
-async def _in_a_terminal(handle: str) -> str:
-    return (
-        f"in a terminal with `callgate quarantine show {handle}`"
-        if handle
-        else "in a terminal with `callgate quarantine list`"
-    )

@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -32,6 +33,9 @@ from callgate.transport.upstream.wrapped_command import WrappedCommand, start_co
 from callgate.transport.upstream.wrapped_url import WrappedUrl
 from callgate.trust.session_cache import started_by
 from callgate.trust.user_prompts import ReportedPrompts
+
+if TYPE_CHECKING:
+    from callgate.transport.http.loopback import Loopback
 
 __all__ = ["WrapOrder", "listen", "order_place", "review_command", "run_wrap", "wrapped_server"]
 
@@ -146,14 +150,21 @@ async def run_wrap(
     else:
         argv: Sequence[str] = order.command if server is None else server.argv
         behind = WrappedCommand(partial(start_command, argv, server), most)
-    async with Runtime.open(config) as runtime:
+
+    pages: Loopback | None = None
+
+    async def address() -> str:
+        assert pages is not None
+        return await pages.address()
+
+    # Another gateway may show the pages, or nobody.
+    paged = address if console is not None and config.has_console else None
+    async with Runtime.open(config, review=review, tells_review=True, console_address=paged) as runtime:
         runtime.metrics.know([order.name])
-        runtime.reviewed_with(review, told=True)
         learnt = ServerObservations(order_place(config, order, server), started_by(os.getppid(), os.environ))
         front = StdioFront(most)
         hear = {"hear": learnt.hear} if config.has_console else {}
-        async with _paging(runtime, console if config.has_console else None):
-            # What it is made of has to know where the pages are.
+        async with _paging(runtime, console if config.has_console else None) as pages:
             dispatcher = runtime.dispatcher(config, learnt)
             if prompts is not None and learnt.prompts is not None and config.trust.prompt_hooks:
                 listen(prompts, os.getpid(), order.folder, learnt.prompts)
@@ -193,18 +204,17 @@ def order_place(config: Config, order: WrapOrder, server: ServerSection | None, 
 
 
 @contextlib.asynccontextmanager
-async def _paging(runtime: Runtime, console: MakeConsole | None) -> AsyncIterator[None]:
+async def _paging(runtime: Runtime, console: MakeConsole | None) -> AsyncIterator[Loopback | None]:
     """The approval page within reach for as long as the block lasts."""
     if console is None:
-        yield
+        yield None
         return
     # A listener is needed by few, and its parts take a while to load.
     from callgate.transport.http.loopback import Loopback
 
     pages = Loopback(partial(_pages, runtime, console), runtime.config)
-    runtime.console_address = pages.address
     try:
-        yield
+        yield pages
     finally:
         await pages.close()
 

@@ -530,6 +530,7 @@ class AuditLog:
         keyring: LogKeys,
         *,
         retention_days: int = 180,
+        overdue: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
@@ -543,7 +544,7 @@ class AuditLog:
         self.dropped = 0
         self.tampered: Tampered | None = None
         # Why no call may pass, where witnesses have to have seen what is on record.
-        self.overdue: Callable[[], str | None] = lambda: None
+        self._overdue = overdue
         self._sequencer.check_continuation()
 
     async def decided(self, record: DecisionRecord, uses: tuple[Use, ...] = ()) -> Headers:
@@ -607,7 +608,7 @@ class AuditLog:
         forked = self._sequencer.forked
         if forked is not None:
             raise Refused(Reason.AUDIT_UNAVAILABLE, str(forked), advice=forked.advice)
-        if isinstance(record, DecisionRecord) and record.verdict == "allow" and (late := self.overdue()) is not None:
+        if isinstance(record, DecisionRecord) and record.verdict == "allow" and (late := self._overdue()) is not None:
             raise Refused(Reason.AUDIT_UNAVAILABLE, late, advice=_OVERDUE)
         return self._row(record)
 
@@ -664,6 +665,10 @@ class AuditLog:
     def noticed(self, tampering: Tampered) -> None:
         """Keep the first sign of tampering: it stays a fact, even if later records can be added again."""
         self.tampered = self.tampered or tampering
+
+    def keep_for(self, days: int) -> None:
+        """Follow a changed configuration."""
+        self.retention_days = days
 
     async def start(self) -> None:
         """Begin to integrate records, starting with what a crash has left over."""

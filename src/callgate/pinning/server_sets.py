@@ -77,13 +77,14 @@ class ServerSets:
         *,
         most: Callable[[], int],
         hold: Callable[[], Awaitable[SetFindings]],
+        altered: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.version = 0
         # Whether the last look came to nothing: it has to be tried again.
         self.behind = False
         # Told when other tools have to wait than before.
-        self.altered: Callable[[], None] = lambda: None
+        self._altered = altered
         self._repository = shelf
         self._gateway = gateway
         self._most = most
@@ -272,7 +273,7 @@ class ServerSets:
             self.version += 1
         self._count_joining()
         if self.version != before:
-            self.altered()
+            self._altered()
         return None
 
     async def look_quietly(self) -> bool:

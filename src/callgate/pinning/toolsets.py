@@ -67,11 +67,12 @@ class DecisionWatch:
         keys: Keys,
         follow: Callable[[Callable[[], Awaitable[None]]], Refresher],
         *,
+        decided: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.book = DecisionChain(keys)
         # Told when something was decided, here or elsewhere.
-        self.decided: Callable[[], None] = lambda: None
+        self._decided = decided
         self._shelf = shelf
         self._keys = keys
         self._clock = clock
@@ -127,7 +128,7 @@ class DecisionWatch:
         self.book = book
         self._read_at = before
         if book.version != known or was_broken != bool(book.broken):
-            self.decided()
+            self._decided()
 
 
 class HeldTools(Protocol):
@@ -399,15 +400,17 @@ class Toolsets:
         settings: PinningSettings,
         *,
         met: Callable[[ListReading], None],
+        altered: Callable[[str, str | None, str], None] = lambda _server, _session, _changed: None,
+        sets: HeldTools | None = None,
         clock: Callable[[], float] = time.monotonic,
         beside: Toolsets | None = None,
     ) -> None:
         self.settings = settings
         self.places: Mapping[str, ServerRef] = {}
-        self.sets: HeldTools = NoHeldTools()
+        self.sets: HeldTools = sets or NoHeldTools()
         self.of: ListMethod = TOOLS if beside is None else PROMPTS
         # Told of a line whose client would see another list now than it was given.
-        self.altered: Callable[[str, str | None], None] = lambda _server, _session: None
+        self._altered = altered
         self.ask_seconds = 5.0
         self._books = books
         self._met = met
@@ -422,7 +425,9 @@ class Toolsets:
         # Moves with every configuration.
         self._changes = 0
         self.heard: Introductions = Introductions() if beside is None else beside.heard
-        self.prompts = Toolsets(books, settings, met=met, clock=clock, beside=self) if beside is None else None
+        self.prompts: Toolsets | None = None
+        if beside is None:
+            self.prompts = Toolsets(books, settings, met=met, altered=altered, sets=sets, clock=clock, beside=self)
 
     def both(self) -> list[Toolsets]:
         """The lists of tools, and those of prompts."""
@@ -681,7 +686,7 @@ class Toolsets:
         now = (toolset.version, toolset.waits or any(one.waits for one in self._texts(server, session)))
         if line.told is not None and line.told != now:
             line.told = now
-            self.altered(server, None if is_shared(session) else session)
+            self._altered(server, None if is_shared(session) else session, self.of.changed)
 
     # ---- reading a list ----
 
@@ -884,7 +889,7 @@ class Toolsets:
         line.told = (toolset.version, self.waits(context, toolset))
         if part.passed != toolset.open:
             server, session = self._key(context)
-            self.altered(server, None if is_shared(session) else session)
+            self._altered(server, None if is_shared(session) else session, self.of.changed)
 
 
 def _check_none(reply: bytes) -> None:

@@ -95,6 +95,7 @@ class KillSwitch:
         store: Store,
         forced: bool = False,
         *,
+        turned: Callable[[Block], None] = lambda _state: None,
         environ: Mapping[str, str] = os.environ,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -103,7 +104,7 @@ class KillSwitch:
         self._by_environment = forced_by_environment(environ)
         self._clock = clock
         # Told whenever somebody has turned it.
-        self.turned: Callable[[Block], None] = lambda _state: None
+        self._turned = turned
         self._state = Block()
         self._read_at: float | None = None
         # Whether the store has another schema than the one that was opened.
@@ -190,6 +191,6 @@ class KillSwitch:
         if state.on != self._state.on:
             log.warning("kill switch is now %s (%s)", "on" if state.on else "off", state.by)
             if self._read_at is not None:
-                self.turned(state)
+                self._turned(state)
         self._state = state
         self._read_at, self.outdated = before, False

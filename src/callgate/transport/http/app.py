@@ -129,7 +129,7 @@ def visit(
         alone, meta = True, message.meta
         if message.method == "initialize" and clients is not None:
             opening = SessionOpening()
-            exchange.greeted = partial(_open, clients, server, greeting_client(message), opening)
+            exchange.opens_session(partial(_open, clients, server, greeting_client(message), opening))
     return RequestContext(
         server,
         "http",
@@ -409,8 +409,8 @@ class App:
             if exchange.method == "GET":
                 if site.dispatcher.stages is not None:
                     context = listening(upstream.name, exchange, Routing(exchange).version, self._clients)
-                    exchange.unasked = site.dispatcher.stages.unasked(context)
-                    exchange.hearing = partial(site.dispatcher.stages.heard_by, context)
+                    stages = site.dispatcher.stages
+                    exchange.listens(partial(stages.heard_by, context), stages.unasked(context))
                 await self._stream(upstream, exchange)
             elif exchange.method == "DELETE":
                 await upstream.delete(exchange)
@@ -465,18 +465,17 @@ class App:
         if self._held + size > site.held_bytes and self._held:
             raise Refused(Reason.OVERLOADED, "the gateway holds as many bytes of requests as it may")
         self._held += size
-        exchange.held = size
         try:
-            await self._judge(site, upstream, exchange)
+            raw = await exchange.body(site.dispatcher.limits.bytes, site.body_seconds)
+            # A call may wait for a person: it holds what it has, not what it might have had.
+            self._held -= size - len(raw)
+            size = len(raw)
+            await self._judge(site, upstream, exchange, raw)
         finally:
-            self._held -= exchange.held
+            self._held -= size
 
-    async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange) -> None:
+    async def _judge(self, site: Site, upstream: Upstream, exchange: Exchange, raw: bytes) -> None:
         dispatcher = site.dispatcher
-        raw = await exchange.body(dispatcher.limits.bytes, site.body_seconds)
-        # A call may wait for a person: it holds what it has, not what it might have had.
-        self._held -= exchange.held - len(raw)
-        exchange.held = len(raw)
         try:
             message = parse(raw, dispatcher.limits)
             routing = Routing(exchange)
@@ -491,7 +490,7 @@ class App:
             context = visit(upstream.name, line, routing.version, message, self._clients)
             if dispatcher.stages is not None:
                 if isinstance(message, Message) and message.method == _SUBSCRIBE:
-                    exchange.hearing = partial(dispatcher.stages.heard_by, context, subscription=message.id)
+                    exchange.listens(partial(dispatcher.stages.heard_by, context, subscription=message.id))
                 if not asks and await dispatcher.takes(message, context):
                     await exchange.respond(202)
                     return
@@ -572,7 +571,7 @@ class App:
                 await exchange.respond(200, answered.reply, [JSON])
                 return
             span.allowed()
-            exchange.trace = {name.encode(): value.encode() for name, value in span.headers().items()}
+            exchange.continue_trace({name.encode(): value.encode() for name, value in span.headers().items()})
             await site.dispatcher.pre_dispatch_check(entry, context.barred)
             await self._pass_on(upstream, exchange, entry)
 

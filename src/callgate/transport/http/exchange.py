@@ -136,13 +136,12 @@ class Exchange:
 
     __slots__ = (
         "_answering",
+        "_greeted",
         "_receive",
         "_send",
         "fields",
-        "greeted",
         "headers",
         "hearing",
-        "held",
         "identity",
         "method",
         "parked",
@@ -182,14 +181,12 @@ class Exchange:
         # The stream was opened before the server was asked: what it answers becomes an event on it.
         self.parked = False
         # Told the session that the answer opens, before the client can use it.
-        self.greeted: Callable[[str], None] | None = None
+        self._greeted: Callable[[str], None] | None = None
         # Around a stream that can take messages of the gateway's own, given how to send them there.
         self.hearing: Callable[[Callable[[bytes], None]], AbstractContextManager[None]] | None = None
         # What to do with messages on a stream that answer nothing.
         self.unasked: Callable[[bytes], Awaitable[bytes]] | None = None
         self.status = 0
-        # How many bytes of the gateway's room for bodies it takes.
-        self.held = 0
         self.trace: dict[bytes, bytes] = {}
         # Who sent it, once that is verified, and what more the answer says than what it answers.
         self.identity = NOBODY
@@ -207,6 +204,22 @@ class Exchange:
         """Who sent it is known now."""
         self.identity = identity
         self._answering += identity.answering
+
+    def listens(
+        self,
+        hearing: Callable[[Callable[[bytes], None]], AbstractContextManager[None]],
+        unasked: Callable[[bytes], Awaitable[bytes]] | None = None,
+    ) -> None:
+        """Its answer is a stream that takes messages of the gateway's own, and the server's that answer nothing."""
+        self.hearing, self.unasked = hearing, unasked
+
+    def opens_session(self, greeted: Callable[[str], None]) -> None:
+        """Its answer opens a session: `greeted` is told which, before the client can use it."""
+        self._greeted = greeted
+
+    def continue_trace(self, headers: Mapping[bytes, bytes]) -> None:
+        """These headers tell the server which trace it is part of."""
+        self.trace = dict(headers)
 
     def answer_with(self, headers: Headers) -> None:
         """Headers for the answer, whatever it will be."""
@@ -245,8 +258,8 @@ class Exchange:
             await self.end(encode_event(one_line(body)[:-1]) if body.strip() else b"")
             return
         head = [] if headers is None else headers
-        if self.greeted is not None:
-            self._greet(self.greeted, head)
+        if self._greeted is not None:
+            self._greet(self._greeted, head)
         head += self._answering
         if body or status not in (202, 204, 304):
             head.append((b"content-length", b"%d" % len(body)))
@@ -269,8 +282,8 @@ class Exchange:
         if self.parked:
             self.parked = False
             return
-        if self.greeted is not None:
-            self._greet(self.greeted, headers)
+        if self._greeted is not None:
+            self._greet(self._greeted, headers)
         headers += self._answering
         self.started = self.streaming = True
         self.status = status

@@ -300,10 +300,6 @@ _SPARE_DESCRIPTORS: Final = 128
 _NEXT_PORTS: Final = 20
 
 
-async def _nothing() -> None:
-    """Nothing else has to end."""
-
-
 def quiet(app: Asgi, http: type[asyncio.Protocol], **more: Any) -> uvicorn.Config:
     """uvicorn without anything that it would say, log or believe by itself."""
     return uvicorn.Config(
@@ -330,6 +326,7 @@ class HttpServer(uvicorn.Server):
         config: Config,
         connections: int,
         on_listening: Callable[[str], None],
+        closing: Callable[[], Awaitable[None]],
         *,
         next_free: bool = False,
         listener: socket.socket | None = None,
@@ -354,9 +351,8 @@ class HttpServer(uvicorn.Server):
         self._peers = peers
         self._adopted = bounded(connections, config.limits.header_seconds, peers, _Adopted)
         self._adopting: set[asyncio.Task[Any]] = set()
-        # What else begins when it listens, and ends with it.
-        self.opened: Callable[[], None] = lambda: None
-        self.closing: Callable[[], Awaitable[None]] = _nothing
+        # What else ends with it.
+        self._closing = closing
 
     async def run_until_stopped(self) -> None:
         """Listen, serve, and come back when a signal or `should_exit` says so."""
@@ -387,7 +383,6 @@ class HttpServer(uvicorn.Server):
             self._peers.start(self._adopt, self._app.metrics)
         await super().startup(sockets)
         if sockets and not self.should_exit:
-            self.opened()
             host, port = sockets[0].getsockname()[:2]
             self._on_listening(f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}")
 
@@ -406,7 +401,7 @@ class HttpServer(uvicorn.Server):
         if self._peers is not None:
             self._peers.stop()
         self._app.begin_shutdown()
-        await self.closing()
+        await self._closing()
         await super().shutdown(sockets)
 
     def stop(self) -> None:
