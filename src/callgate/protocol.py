@@ -31,7 +31,9 @@ CHALLENGE_CREATE: Final = "approval/challenge/create"
 METHODS: Final = frozenset({ENROLL_BEGIN, ENROLL_FINISH, CHALLENGE_CREATE})
 
 REQUIRED: Final = "verified"
+# §4.5: the ways to answer, as evidence names them; the second is ours: an answer that a registered device has signed.
 WEBAUTHN: Final = "webauthn"
+DEVICE: Final = "device"
 
 # §4.6: ids that other servers have too; with one of these, an approval for one server would hold on another.
 COMMON_SERVER_IDS: Final = frozenset({"mcp-default", "default", "server", "callgate", "mcp"})

@@ -295,11 +295,12 @@ async def test_a_refusal_that_nobody_waited_for_is_heard_once_by_exactly_its_cal
 
 
 async def test_the_oldest_grant_comes_first(shelf):
-    await enrol(shelf, credential())
     for number, (name, at) in enumerate((("ada", NOW + 5), ("bob", NOW))):
+        await enrol(shelf, credential(f"key-of-{name}", user=name))
         await shelf.add_challenge(challenge(number), BOUNDS)
         await shelf.open_request(request(number, user=name, created_at=at), BOUNDS)
-        await shelf.approve_request(f"request-{number}", use(number), EVIDENCE, name)
+        used = use(number, credential=f"key-of-{name}")
+        await shelf.approve_request(f"request-{number}", used, EVIDENCE, name)
     assert (await shelf.find_grant(*WANTED, NOW)).id == "request-1"
 
 

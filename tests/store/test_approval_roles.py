@@ -31,10 +31,10 @@ async def test_a_role_is_kept_and_told_with_the_session(kept):
     await add(shelf, bob="operator")
     await shelf.add_session(session())
     for role in ("viewer", "operator", "approver"):
-        assert await shelf.set_role("ada", role, witness(role)) is True
+        assert await shelf.set_role("ada", role, witness(role), at=NOW) is True
         assert (await shelf.user("ada")).role == role
         assert (await shelf.session(session().id, NOW)).role == role
-    assert await shelf.set_role("nobody", "viewer", witness("nobody")) is False
+    assert await shelf.set_role("nobody", "viewer", witness("nobody"), at=NOW) is False
     assert kept.witnesses == ["viewer", "operator", "approver"]
 
 
@@ -42,11 +42,11 @@ async def test_the_last_operator_stays_one(kept):
     shelf = kept.shelf
     await add(shelf, ada="operator", bob="approver")
     for role in ("viewer", "approver"):
-        await refused(Reason.LAST_OPERATOR, shelf.set_role("ada", role, witness("no")))
+        await refused(Reason.LAST_OPERATOR, shelf.set_role("ada", role, witness("no"), at=NOW))
     await refused(Reason.LAST_OPERATOR, shelf.remove_user("ada", witness("no")))
-    assert await shelf.set_role("ada", "operator") is True
-    assert await shelf.set_role("bob", "operator") is True
-    assert await shelf.set_role("ada", "viewer") is True
+    assert await shelf.set_role("ada", "operator", at=NOW) is True
+    assert await shelf.set_role("bob", "operator", at=NOW) is True
+    assert await shelf.set_role("ada", "viewer", at=NOW) is True
     assert await shelf.remove_user("ada") is True
     assert await roles(shelf) == {"bob": "operator"}
     assert kept.witnesses == []
@@ -57,13 +57,13 @@ async def test_the_last_operator_stays_one(kept):
 async def test_who_becomes_a_viewer_has_nothing_open_any_more(shelf):
     await enrol(shelf, credential())
     await enrol(shelf, credential("key of bob", user="bob"))
-    await shelf.set_role("bob", "operator")
+    await shelf.set_role("bob", "operator", at=NOW)
     for name in ("ada", "bob"):
         await shelf.add_challenge(challenge(name, user=name), BOUNDS)
         await shelf.open_request(request(name, user=name, caller=name), BOUNDS)
-    await shelf.set_role("ada", "operator")
+    await shelf.set_role("ada", "operator", at=NOW)
     assert await shelf.request("request-ada") is not None
-    await shelf.set_role("ada", "viewer")
+    await shelf.set_role("ada", "viewer", at=NOW)
     for name, there in (("ada", False), ("bob", True)):
         assert (await shelf.challenge(f"challenge-{name}") is not None) is there
         assert (await shelf.request(f"request-{name}") is not None) is there
@@ -79,12 +79,12 @@ async def test_two_operators_who_demote_each_other_at_once(url):
         await add(shelves[0], ada="operator", bob="operator")
         for _ in range(8):
             ends = await asyncio.gather(
-                shelves[0].set_role("ada", "approver"), shelves[1].remove_user("bob"), return_exceptions=True
+                shelves[0].set_role("ada", "approver", at=NOW), shelves[1].remove_user("bob"), return_exceptions=True
             )
             left = await roles(shelves[0])
             assert "operator" in left.values(), ends
             assert sum(isinstance(end, Refused) for end in ends) == 1
-            await shelves[0].set_role("ada", "operator")
+            await shelves[0].set_role("ada", "operator", at=NOW)
             if "bob" not in left:
                 await add(shelves[0], bob="operator")
     finally:

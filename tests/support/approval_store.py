@@ -231,7 +231,7 @@ async def _do(shelf: ApprovalRepository, job: dict[str, Any]) -> str:
         elif kind == "revoke":
             await shelf.revoke_credential(job["key"], NOW + SECOND, witness(f"revoke {number}"))
         elif kind == "demote":
-            await shelf.set_role(job["as"], "viewer", witness(f"revoke {number}"))
+            await shelf.set_role(job["as"], "viewer", witness(f"revoke {number}"), at=NOW + SECOND)
         elif kind == "begin with":
             begun = registration(number, user=job["as"])
             await shelf.begin_registration(begun, BOUNDS, ticket=ticket(str(number)).hash, now=NOW)

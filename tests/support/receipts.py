@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from callgate.approval import device
 from callgate.approval.action import from_base64url, to_base64url
 from callgate.audit import ArgumentsPolicy, note, receipt
 from callgate.audit.cosigning import Witnesses
@@ -54,6 +55,70 @@ def approvals_of(*users: str, arguments: Any = ARGUMENTS) -> list[dict[str, Any]
     return asyncio.run(make())
 
 
+def by_device(user: str, like: dict[str, Any], secret: int, **bend: Any) -> dict[str, Any]:
+    """What is on record where a device approved the same call; `bend` changes what it signs."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes([secret]) * 32)
+    public = key.public_key().public_bytes_raw()
+    facts = {
+        "method": "device",
+        "user": user,
+        "credential": device.thumbprint(public),
+        "public_key": to_base64url(public),
+        "counter": 1_800_000_000_000,
+        "challenge": like["challenge"],
+        "nonce": like["nonce"],
+        "action_hash": like["action_hash"],
+        "device": "Pixel",
+        "gateway": "A" * 43,
+        "decision": "yes",
+        "voucher": like["credential"],
+        "server_id": like["server_id"],
+    }
+    message = device.answer_message(
+        gateway=facts["gateway"],
+        key=facts["credential"],
+        challenge=facts["challenge"],
+        nonce=from_base64url(facts["nonce"]),
+        action_hash=from_base64url(facts["action_hash"]),
+        decision="yes",
+        time=facts["counter"],
+    )
+    purpose = bend.pop("purpose", "answer")
+    return facts | {"signature": to_base64url(key.sign(device.signed_bytes(purpose, message | bend)))}
+
+
+def _devices(phone: dict[str, Any], other: dict[str, Any], ann: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Answers of devices that do not hold."""
+    texts = ("challenge", "gateway", "credential")
+    small = to_base64url((1).to_bytes(32, "little"))
+    made_up = to_base64url((1).to_bytes(32, "little") + bytes(32))
+    found = {f"another {name} of the device": {**phone, name: _flipped(phone[name])} for name in texts}
+    found |= {f"no {name} of the device": {**phone, name: ""} for name in ("user", "device", *texts)}
+    return found | {
+        "another key of the device": {**phone, "public_key": other["public_key"]},
+        "another device's key": {**phone, "public_key": other["public_key"], "credential": other["credential"]},
+        "another signature of the device": {**phone, "signature": _flipped(phone["signature"])},
+        "another nonce of the device": {**phone, "nonce": _flipped(phone["nonce"])},
+        "another action of the device": {**phone, "action_hash": _flipped(phone["action_hash"])},
+        "another time of the device": {**phone, "counter": phone["counter"] + 1},
+        "no time of the device": {**phone, "counter": "1800000000000"},
+        "a no of the device": {**phone, "decision": "no"},
+        "a no that was signed": {**by_device("ann", ann, 1, decision="no"), "decision": "yes"},
+        "signed for asking": by_device("ann", ann, 1, purpose="ask"),
+        "signed for another method": by_device("ann", ann, 1, method="webauthn"),
+        "a small key of the device": {
+            **phone,
+            "public_key": small,
+            "credential": device.thumbprint((1).to_bytes(32, "little")),
+            "signature": made_up,
+        },
+        "a passkey's key as a device's": {**phone, "public_key": ann["public_key"]},
+        "another server of the device": {**phone, "server_id": "urn:other"},
+        "one person with passkey and device": several(ann, phone, wanted=2),
+        "one device twice": several(phone, {**phone, "user": "ben"}, wanted=2),
+    }
+
+
 def several(*signed: dict[str, Any], wanted: int) -> dict[str, Any]:
     """The same for a call that several people had to approve."""
     alone = [{name: value for name, value in one.items() if name != "server_id"} for one in signed]
@@ -65,6 +130,7 @@ def cases(folder: Path) -> list[ReceiptCase]:
     log = open_log(f"sqlite:///{folder / 'store.db'}", folder / "keys")
     ann, ben, cid = approvals_of("ann", "ben", "cid")
     (hidden,), (odd,) = approvals_of("ann", arguments=SECRET), approvals_of("ann", arguments=ODD)
+    phone, tablet = by_device("ann", ann, 1), by_device("ann", ann, 2)
     whole = ArgumentsPolicy("whole").store("notes", "delete_note", ARGUMENTS)
     told = {
         "approved": ({"approval": ann, "trust": {"rule": "ask-first"}}, whole),
@@ -72,7 +138,9 @@ def cases(folder: Path) -> list[ReceiptCase]:
         "hashed": ({"approval": hidden}, ArgumentsPolicy("hashed").store("notes", "delete_note", SECRET)),
         "odd numbers": ({"approval": odd}, ArgumentsPolicy("redacted").store("notes", "delete_note", ODD)),
         "nobody asked": (None, whole),
-        "another way": ({"approval": {"method": "device", "user": "ann"}}, whole),
+        "another way": ({"approval": {"method": "spoken", "user": "ann"}}, whole),
+        "device": ({"approval": phone}, whole),
+        "device and passkey": ({"approval": several(phone, ben, wanted=2)}, whole),
     }
     bad = {
         f"{part} of the assertion": {**ann, "assertion": {**ann["assertion"], part: _flipped(ann["assertion"][part])}}
@@ -90,6 +158,7 @@ def cases(folder: Path) -> list[ReceiptCase]:
         "one person twice": several(ann, ann, wanted=2),
         "one of two": several(ann, wanted=2),
         "one of two is false": several(ann, {**ben, "public_key": cid["public_key"]}, wanted=2),
+        **_devices(phone, tablet, ann),
         "another call of another": several(ann, hidden | {"user": "eve"}, wanted=2),
     }
     records = [(extra, kept, True) for extra, kept in told.values()]

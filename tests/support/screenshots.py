@@ -15,6 +15,7 @@ from callgate.console.cards import key_of
 from support import agent_sessions
 from support.browser import PATIENCE_MS, add_authenticator, chromium
 from support.console import LiveConsole, whole_console
+from support.devices import Phone
 from support.recording import record
 from support.reviewing import NOTES_ID
 from support.screenshots_story import take_story
@@ -48,6 +49,7 @@ async def take(folder: Path) -> list[Path]:
                 *await _tools(browser, console, folder),
                 *await _sessions(browser, console, folder),
                 *await _approvals(browser, console, folder),
+                await _devices(browser, console, folder),
             ]
 
 
@@ -60,6 +62,13 @@ async def _approvals(browser: Browser, console: LiveConsole, folder: Path) -> li
         await _one(browser, console, folder / "approval-dark.png", place, DESK, scheme="dark"),
         await _one(browser, console, folder / "approval-phone.png", place, PHONE),
     ]
+
+
+async def _devices(browser: Browser, console: LiveConsole, folder: Path) -> Path:
+    """The page of one's own passkeys, with a device that answers without one."""
+    phone = await Phone.enrolled(console, console.people["anna"])
+    await phone.ask("waiting")
+    return await _one(browser, console, folder / "devices.png", "/me", DESK)
 
 
 async def _tools(browser: Browser, console: LiveConsole, folder: Path) -> list[Path]:

@@ -186,6 +186,13 @@ const edPoint = (bytes) => {
 };
 const ED_BASE = edPoint(Uint8Array.from([0x58, ...new Array(31).fill(0x66)]));
 
+// The y of the points of small order, and their second spellings: anybody can sign for these.
+const SMALL25519 = new Set([
+  0n, 1n, P25519 - 1n, P25519, P25519 + 1n,
+  0x05fc536d880238b13933c6d305acdfd5f098eff289f4c345b027b2c28f95e826n,
+  0x7a03ac9277fdc74ec6cc392cfa53202a0f67100d760b3cba4fd83d3d706a17c7n,
+]);
+
 function ed25519(key, signature, message) {
   const a = edPoint(key);
   if (a === null || signature.length !== 64) return false;
@@ -469,7 +476,9 @@ function summaryOf(decision, outcome) {
     const several = approval.get("signatures");
     for (const one of Array.isArray(several) ? several : [approval]) {
       const user = member(one, "user");
-      if (typeof user === "string") lines.push(`Approved by: ${user}`);
+      const device = member(one, "method") === "device" ? member(one, "device") : undefined;
+      const how = typeof device === "string" ? `, on the device “${device}”, without a passkey` : "";
+      if (typeof user === "string") lines.push(`Approved by: ${user}${how}`);
     }
   }
   const rule = textOf(decision, "extra", "trust", "rule");
@@ -510,7 +519,8 @@ function recordOf(found, kind, call, note) {
 
 // -- the approval ------------------------------------------------------------------------------------------------------
 
-const isProof = (facts) => member(facts, "method") === "webauthn" && facts.has("assertion");
+const SIGNATURES = new Map([["webauthn", "assertion"], ["device", "signature"]]);
+const isProof = (facts) => SIGNATURES.has(member(facts, "method")) && facts.has(SIGNATURES.get(member(facts, "method")));
 const proofsIn = (facts) => {
   if (isProof(facts)) return [facts];
   const several = member(facts, "signatures");
@@ -518,10 +528,10 @@ const proofsIn = (facts) => {
 };
 
 function checkApproval(facts, tool, form) {
-  const signed = proofsIn(facts).map(checkSignature);
+  const signed = proofsIn(facts).map((one) => (one.get("method") === "device" ? checkDevice(one) : checkSignature(one)));
   const different = (values) => new Set(values).size === signed.length;
   if (!different(signed.map((one) => one.user)) || !different(signed.map((one) => one.fingerprint))) {
-    refuse("the approval does not hold: one person or passkey signed twice");
+    refuse("the approval does not hold: one person, passkey or device signed twice");
   }
   if (new Set(signed.map((one) => hex(one.action))).size > 1) {
     refuse("the approval does not hold: the people on record signed for different calls");
@@ -536,7 +546,7 @@ function checkApproval(facts, tool, form) {
     const zero = Uint8Array.of(0);
     const action = sha256(join(utf8(tool), zero, form, zero, utf8(server)));
     if (!signed.every((one) => equal(one.action, action))) {
-      refuse("the approval does not hold: the passkey signed for another call");
+      refuse("the approval does not hold: another call was signed");
     }
   }
   return { signed, whole };
@@ -566,6 +576,29 @@ function checkSignature(facts) {
     refuse("the approval does not hold: the signature does not match");
   }
   return { user: textOf(facts, "user"), fingerprint: fingerprint(key), action, origin };
+}
+
+// The yes of a device (Callgate's device protocol, version 1): the message is made anew, and never read.
+function checkDevice(facts) {
+  const texts = ["user", "credential", "device", "challenge", "gateway"].map((name) => textOf(facts, name));
+  if (!texts.every(Boolean)) refuse("the approval on record names no person or device");
+  const [user, credential, device, challenge, gateway] = texts;
+  if (facts.get("decision") !== "yes") refuse("the approval does not hold: the device did not say yes");
+  const raw = ["public_key", "signature", "nonce", "action_hash"].map((name) => fromBase64url(facts.get(name), name));
+  const [key, signature, nonce, action] = raw;
+  const nameOfKey = sha256(utf8(`{"crv":"Ed25519","kty":"OKP","x":"${toBase64url(key)}"}`));
+  if (toBase64url(nameOfKey) !== credential) refuse("the approval does not hold: another key has signed");
+  const time = facts.get("counter");
+  if (!(time instanceof Literal) || !INTEGER.test(time.text)) refuse("the approval on record has no time");
+  const message = canonical(new Map([
+    ["actionHash", toBase64url(action)], ["challengeId", challenge], ["decision", "yes"], ["gateway", gateway],
+    ["key", credential], ["method", "device"], ["nonce", toBase64url(nonce)], ["time", time],
+  ]));
+  const small = SMALL25519.has(littleEndian(key) & ((1n << 255n) - 1n));
+  if (small || !ed25519(key, signature, join(utf8("callgate-device/1 answer\n"), utf8(message)))) {
+    refuse("the approval does not hold: the signature does not match");
+  }
+  return { user, fingerprint: fingerprint(key), action, origin: "", device };
 }
 
 function checkAuthenticator(data, facts, origin) {
@@ -665,19 +698,23 @@ function approvalOf(decision, given) {
   const facts = member(decision, "extra", "approval");
   if (facts === undefined || facts === null || decision.get("verdict") !== "allow") return [[], []];
   if (!proofsIn(facts).length) {
-    return [[], [["approval", "the approval: the record holds no passkey's signature that is known here"]]];
+    return [[], [["approval", "the approval: the record holds no signature that is known here"]]];
   }
   if (form === null && stored.get("mode") !== "hashed" && !stored.has("hash")) {
     form = utf8(canonical(stored.get("value") ?? null));
     if (!areThose(form, stored, decision)) refuse("the arguments on record are not the ones that were hashed");
   }
   const { signed, whole } = checkApproval(facts, textOf(decision, "tool"), form);
-  const verified = signed.map((one) => [
-    "approval", `passkey ${one.fingerprint} has signed, a person was there and verified, on ${one.origin}`]);
+  const verified = signed.map((one) => ["approval", one.device
+    ? `key ${one.fingerprint} of the device “${one.device}” has signed yes, without a passkey`
+    : `passkey ${one.fingerprint} has signed, a person was there and verified, on ${one.origin}`]);
   const open = [];
   if (whole) verified.push(["arguments", "what was signed is this tool with these arguments on this server"]);
   else open.push(["arguments", "tool and arguments: they, or the id of the server, are not on record"]);
-  for (const one of signed) open.push(["person", `whose passkey it is: that it is ${one.user}'s is the log's word`]);
+  for (const one of signed) {
+    const what = one.device ? "device" : "passkey";
+    open.push(["person", `whose ${what} it is: that it is ${one.user}'s is the log's word`]);
+  }
   open.push(["fresh", "that the approval was fresh and used once: the gateway checked that"]);
   return [verified, open];
 }

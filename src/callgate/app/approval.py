@@ -238,6 +238,7 @@ def settings(section: ApprovalSection) -> ApprovalSettings:
         recovery_codes=section.recovery_codes,
         locale=section.locale,
         attestation=Attestation(section.attestation, _roots(section), frozenset(section.aaguids)),
+        server_id=section.server_id,
     )
 
 

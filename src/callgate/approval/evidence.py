@@ -1,4 +1,7 @@
-"""Evidence of approval (SEP-2672 §4.5), and its verification in the order of §4.8."""
+"""Evidence of approval (SEP-2672 §4.5), and its verification in the order of §4.8.
+
+`METHODS` is the registry of ways to answer. Which of them a tool takes is its policy's to say.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from callgate.approval import device
 from callgate.approval.action import action_hash, from_base64url, to_base64url
+from callgate.approval.display import escape
 from callgate.approval.model import ApprovalPolicy, Challenge, ChallengeUse, Credential, RelyingParty
 from callgate.approval.overview import fingerprint
 from callgate.approval.reach import how_to_add, kind_of
@@ -23,13 +28,16 @@ from callgate.approval.webauthn import (
     read_client_data,
 )
 from callgate.errors import Reason, Refused
-from callgate.protocol import WEBAUTHN
+from callgate.protocol import DEVICE, WEBAUTHN
 
 _ID_CHARS: Final = 256
 
 
 class Method(Protocol):
-    """One way to prove an approval."""
+    """One way to prove an approval. `keys` is the kind of credential (`Credential.method`) that it is proved with."""
+
+    @property
+    def keys(self) -> str: ...
 
     def read(self, response: Mapping[str, Any]) -> Any:
         """Decode it, `id` is the credential that it says it was made with; Malformed for another shape."""
@@ -37,12 +45,16 @@ class Method(Protocol):
     def check(self, proof: Any, challenge: Challenge, credential: Credential, party: RelyingParty) -> SignedAssertion:
         """Verify it; NotVerified if it does not hold."""
 
-    def facts(self, proof: Any) -> dict[str, Any]:
+    def facts(
+        self, proof: Any, signed: SignedAssertion, challenge: Challenge, credential: Credential
+    ) -> dict[str, Any]:
         """What goes on record, so that the proof can be verified again later."""
 
 
 class WebAuthn:
     """`method: "webauthn"`: a passkey's assertion."""
+
+    keys = WEBAUTHN
 
     def read(self, response: Mapping[str, Any]) -> Assertion:
         return read_assertion(response)
@@ -59,8 +71,19 @@ class WebAuthn:
             origin=challenge.origin,
         )
 
-    def facts(self, proof: Assertion) -> dict[str, Any]:
+    def facts(
+        self,
+        proof: Assertion,
+        signed: SignedAssertion,
+        challenge: Challenge,  # noqa: ARG002 - for methods that need it
+        credential: Credential,
+    ) -> dict[str, Any]:
         return {
+            "transports": list(credential.transports),
+            "backup_eligible": signed.backup_eligible,
+            "backed_up": signed.backed_up,
+            "local_use_possible": "internal" in credential.transports or not credential.transports,
+            "origin": signed.origin,
             "assertion": {
                 "client_data": to_base64url(proof.client_data),
                 "authenticator_data": to_base64url(proof.authenticator_data),
@@ -71,7 +94,34 @@ class WebAuthn:
         }
 
 
-METHODS: Final[Mapping[str, Method]] = {WEBAUTHN: WebAuthn()}
+class SignedOnDevice:
+    """`method: "device"`: a yes or a no that a registered device has signed."""
+
+    keys = DEVICE
+
+    def read(self, response: Mapping[str, Any]) -> device.DeviceAnswer:
+        return device.read_answer(response)
+
+    def check(
+        self,
+        proof: device.DeviceAnswer,
+        challenge: Challenge,
+        credential: Credential,
+        party: RelyingParty,  # noqa: ARG002 - a device knows the gateway by another name
+    ) -> SignedAssertion:
+        return device.check_answer(proof, challenge, credential)
+
+    def facts(
+        self,
+        proof: device.DeviceAnswer,
+        signed: SignedAssertion,  # noqa: ARG002 - all of it is in the proof
+        challenge: Challenge,
+        credential: Credential,
+    ) -> dict[str, Any]:
+        return device.facts(proof, challenge, credential)
+
+
+METHODS: Final[Mapping[str, Method]] = {WEBAUTHN: WebAuthn(), DEVICE: SignedOnDevice()}
 
 
 class Evidence(msgspec.Struct, frozen=True):
@@ -109,12 +159,13 @@ def _misshapen(why: str) -> Refused:
 
 
 class VerifiedCall(msgspec.Struct, frozen=True):
-    """An approval that holds; `use` makes it single, `facts` go on record."""
+    """An answer that holds; `use` makes it single, `facts` go on record. `yes` says whether it is an approval."""
 
     challenge: Challenge
     credential: Credential
     use: ChallengeUse
     facts: dict[str, Any]
+    yes: bool = True
 
 
 def check_state(challenge: Challenge | None, request: str | None, tool: str, now: int) -> Challenge:
@@ -130,9 +181,14 @@ def check_state(challenge: Challenge | None, request: str | None, tool: str, now
     return challenge
 
 
-def check_credential(credential: Credential | None, challenge: Challenge, policy: ApprovalPolicy) -> Credential:
-    """Steps 8 and 9; the class is judged before membership in `allowCredentials`, or it could never be the reason."""
-    if credential is None or credential.revoked_at is not None:
+def check_credential(
+    credential: Credential | None, challenge: Challenge, policy: ApprovalPolicy, keys: str = WEBAUTHN
+) -> Credential:
+    """Steps 8 and 9; the class is judged before membership in `allowCredentials`, or it could never be the reason.
+
+    `keys` is the kind of credential that the method is for: no method verifies with the key of another.
+    """
+    if credential is None or credential.revoked_at is not None or credential.method != keys:
         raise Refused(Reason.UNKNOWN_CREDENTIAL)
     # A sign-in is issued to nobody in particular, or to the passkeys of a name that anybody may have given.
     if challenge.user and credential.user != challenge.user:
@@ -177,16 +233,11 @@ def facts_of(
         "user": credential.user,
         "credential": credential.id,
         "public_key": to_base64url(credential.public_key),
-        "transports": list(credential.transports),
-        "backup_eligible": signed.backup_eligible,
-        "backed_up": signed.backed_up,
-        "local_use_possible": "internal" in credential.transports or not credential.transports,
         "counter": signed.counter,
-        "origin": signed.origin,
         "challenge": challenge.id,
         "nonce": to_base64url(challenge.nonce),
         "action_hash": to_base64url(challenge.action_hash),
-        **evidence.method.facts(evidence.proof),
+        **evidence.method.facts(evidence.proof, signed, challenge, credential),
     }
 
 
@@ -216,7 +267,8 @@ class _Facts(msgspec.Struct, frozen=True):
 
 
 class Proven(msgspec.Struct, frozen=True):
-    """What a passkey has signed. `whole` says that tool, arguments and server were found in it, not only a hash."""
+    """What a passkey has signed, or the key of the device that is named. `whole` says that tool, arguments and server
+    were found in it, not only a hash."""
 
     user: str
     credential: str
@@ -228,11 +280,24 @@ class Proven(msgspec.Struct, frozen=True):
     backed_up: bool
     action_hash: str
     whole: bool
+    device: str = ""
+
+    @property
+    def what(self) -> str:
+        """What has signed, in words."""
+        return f"the device “{escape(self.device)}”, without a passkey" if self.device else "a passkey"
+
+
+# The member of a record that has the signature, by the method.
+_SIGNATURES: Final = {WEBAUTHN: "assertion", DEVICE: "signature"}
 
 
 def is_proof(facts: object) -> bool:
-    """Whether a record holds a passkey's signature."""
-    return isinstance(facts, Mapping) and facts.get("method") == WEBAUTHN and "assertion" in facts
+    """Whether a record holds a signature that can be verified."""
+    if not isinstance(facts, Mapping):
+        return False
+    method = facts.get("method")
+    return isinstance(method, str) and method in _SIGNATURES and _SIGNATURES[method] in facts
 
 
 def proofs_in(facts: object) -> list[Mapping[str, Any]]:
@@ -252,7 +317,7 @@ def check_proofs(facts: object, tool: str, canonical: bytes | None) -> list[Prov
     """
     proven = [check_proof(one, tool, canonical) for one in proofs_in(facts)]
     if len({one.user for one in proven}) < len(proven) or len({one.fingerprint for one in proven}) < len(proven):
-        raise NotVerified("one person or passkey signed twice")
+        raise NotVerified("one person, passkey or device signed twice")
     if len({one.action_hash for one in proven}) > 1:
         raise NotVerified("the people on record signed for different calls")
     wanted = facts.get("approvals") if isinstance(facts, Mapping) else None
@@ -266,6 +331,8 @@ def check_proof(facts: object, tool: str, canonical: bytes | None) -> Proven:
 
     `canonical` is the RFC 8785 form of the arguments, where the record or somebody else has them whole.
     """
+    if isinstance(facts, Mapping) and facts.get("method") == DEVICE:
+        return _check_device(facts, tool, canonical)
     read = _read(facts)
     assertion = _assertion(read)
     client = read_client_data(assertion.client_data)
@@ -299,10 +366,31 @@ def check_proof(facts: object, tool: str, canonical: bytes | None) -> Proven:
     )
 
 
-def _check_action(signed: bytes, tool: str, canonical: bytes, server_id: str) -> None:
+def _check_device(facts: Mapping[str, Any], tool: str, canonical: bytes | None) -> Proven:
+    """The same for the answer of a device."""
+    proven, server_id = device.prove(facts), facts.get("server_id")
+    whole = canonical is not None and isinstance(server_id, str)
+    if canonical is not None and isinstance(server_id, str):
+        _check_action(proven.action_hash, tool, canonical, server_id, "device")
+    return Proven(
+        user=proven.user,
+        credential=proven.credential,
+        fingerprint=fingerprint(proven.public_key),
+        origin="",
+        rp_id="",
+        framed_in=None,
+        counter=proven.counter,
+        backed_up=False,
+        action_hash=proven.action_hash.hex(),
+        whole=whole,
+        device=proven.device,
+    )
+
+
+def _check_action(signed: bytes, tool: str, canonical: bytes, server_id: str, what: str = "passkey") -> None:
     """SEP-2672 §4.6, from the call on record."""
     if not hmac.compare_digest(signed, action_hash(tool, canonical, server_id)):
-        raise NotVerified("the passkey signed for another call than the one on record")
+        raise NotVerified(f"the {what} signed for another call than the one on record")
 
 
 def _read(facts: object) -> _Facts:

@@ -12,6 +12,7 @@ import msgspec
 
 from callgate.errors import ConfigError
 from callgate.gate import Quorum
+from callgate.protocol import DEVICE, WEBAUTHN
 
 AuthenticatorClass: TypeAlias = Literal["cross-platform", "platform"]
 RequestState: TypeAlias = Literal["waiting", "approved", "refused", "used"]
@@ -64,7 +65,12 @@ class User(msgspec.Struct, frozen=True):
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """A passkey; `id` is base64url without padding, `public_key` is COSE."""
+    """A passkey; `id` is base64url without padding, `public_key` is COSE.
+
+    Or, where `method` says so, what answers in another way: a registered device, whose `id` is its key's thumbprint,
+    whose `public_key` is the bytes of an Ed25519 key, and whose `counter` is the time of its last message. `voucher` is
+    the passkey that it was enrolled with: it ends with that.
+    """
 
     id: str
     user: str
@@ -80,6 +86,16 @@ class Credential(msgspec.Struct, frozen=True):
     created_at: int = 0
     last_used_at: int | None = None
     revoked_at: int | None = None
+    method: str = WEBAUTHN
+    voucher: str | None = None
+
+    @property
+    def is_device(self) -> bool:
+        return self.method == DEVICE
+
+    @property
+    def what(self) -> str:
+        return "device" if self.is_device else "passkey"
 
     @property
     def descriptor(self) -> dict[str, Any]:
@@ -99,9 +115,16 @@ class ApprovalPolicy(msgspec.Struct, frozen=True):
     require_counter: bool = False
     # Who has to sign, all of these together; none: the one person who is named for the server.
     quorums: tuple[Quorum, ...] = ()
+    # The ways to answer that are taken, as evidence names them.
+    methods: tuple[str, ...] = (WEBAUTHN,)
 
     def takes(self, held: Credential) -> bool:
-        """Whether this passkey can approve; every place that asks this, or tells it beforehand, asks it here."""
+        """Whether this passkey or device can approve; every place that asks this, or tells it beforehand, asks it here.
+
+        A tool that does not take every passkey takes nothing weaker than one.
+        """
+        if held.method != WEBAUTHN:
+            return held.method in self.methods and self.takes_any
         return held.satisfies(self.authenticator_class) and (held.counter > 0 or not self.require_counter)
 
     @property
@@ -121,14 +144,18 @@ class ApprovalPolicy(msgspec.Struct, frozen=True):
         return any(not one.of or not groups.isdisjoint(one.of) for one in self.quorums)
 
     def demanding(self, quorums: Iterable[Quorum]) -> ApprovalPolicy:
-        """The same, with more people: every demand has to be met."""
+        """The same, with more people: every demand has to be met. A demand that names ways to answer takes no other."""
         most: dict[tuple[str, ...], int] = {}
+        methods = self.methods
         for one in (*self.quorums, *quorums):
+            if one.methods:
+                methods = tuple(name for name in methods if name in one.methods)
             of = tuple(sorted(set(one.of)))
             # One approval of anybody is what is asked for anyway.
             if one.approvals > 1 or of:
                 most[of] = max(most.get(of, 0), one.approvals)
-        return msgspec.structs.replace(self, quorums=tuple(Quorum(most[of], of) for of in sorted(most)))
+        people = tuple(Quorum(most[of], of) for of in sorted(most))
+        return msgspec.structs.replace(self, quorums=people, methods=methods)
 
 
 class Gated(msgspec.Struct, frozen=True):
@@ -166,6 +193,8 @@ class Challenge(msgspec.Struct, frozen=True):
     origin: str = ""
     # Who asked for it, as a request's caller; empty where that was a page, or nobody can tell.
     caller: str = ""
+    # What devices know this deployment by, where a device is to answer it.
+    gateway: str = ""
 
     @property
     def session(self) -> str:
@@ -294,6 +323,7 @@ class ApprovalBounds(msgspec.Struct, frozen=True):
     requests_per_user: int = 20
     registrations_per_user: int = 5
     credentials_per_user: int = 20
+    devices_per_user: int = 10
 
 
 class RelyingParty(msgspec.Struct, frozen=True, dict=True):
@@ -341,7 +371,7 @@ class Attestation(msgspec.Struct, frozen=True):
 
 
 class ApprovalSettings(msgspec.Struct, frozen=True):
-    """Times in milliseconds."""
+    """Times in milliseconds. `server_id` is the configured one of the deployment, if any."""
 
     challenge_ms: int = 60_000
     registration_ms: int = 300_000
@@ -355,3 +385,4 @@ class ApprovalSettings(msgspec.Struct, frozen=True):
     recovery_codes: bool = True
     locale: Literal["en", "de"] = "en"
     attestation: Attestation = Attestation()
+    server_id: str | None = None

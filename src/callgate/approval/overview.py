@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -13,6 +13,7 @@ import msgspec
 from callgate.approval.display import escape
 from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, Ticket, User
 from callgate.approval.storage import ApprovalRepository
+from callgate.protocol import DEVICE
 
 Phase: TypeAlias = Literal["waiting", "approved", "refused", "used", "expired"]
 
@@ -45,7 +46,7 @@ class PersonRow(msgspec.Struct, frozen=True):
 
 
 class PasskeyRow(msgspec.Struct, frozen=True):
-    """A passkey; `fingerprint` is that of its public key, for whoever compares it with a receipt."""
+    """A passkey or a device; `fingerprint` is that of its public key, for whoever compares it with a receipt."""
 
     id: str
     user: str
@@ -61,6 +62,8 @@ class PasskeyRow(msgspec.Struct, frozen=True):
     created_at: int
     last_used_at: int | None
     revoked_at: int | None
+    method: str
+    voucher: str | None
 
 
 class TicketRow(msgspec.Struct, frozen=True):
@@ -131,8 +134,8 @@ async def _person(repository: ApprovalRepository, user: User, held: list[Credent
 async def passkeys(
     repository: ApprovalRepository, user: str | None = None, *, revoked: bool = False
 ) -> list[PasskeyRow]:
-    """One person's passkeys or everybody's, the oldest first."""
-    return [passkey_row(one) for one in await repository.credentials(user, revoked=revoked)]
+    """One person's passkeys and devices or everybody's, the oldest first."""
+    return [passkey_row(one) for one in await repository.credentials(user, revoked=revoked, method=None)]
 
 
 async def tickets(repository: ApprovalRepository, now: int, user: str | None = None) -> list[TicketRow]:
@@ -155,7 +158,11 @@ async def requests(
 
 
 def passkey_row(held: Credential) -> PasskeyRow:
-    own: dict[str, Any] = {"kind": kind(held), "counts": held.counter > 0, "fingerprint": fingerprint(held.public_key)}
+    own: dict[str, Any] = {
+        "kind": kind(held),
+        "counts": held.counter > 0 and not held.is_device,
+        "fingerprint": fingerprint(held.public_key),
+    }
     return PasskeyRow(**_same_fields(held, PasskeyRow), **own)
 
 
@@ -196,6 +203,8 @@ def asker(request: Request) -> str:
 
 def kind(held: Credential) -> str:
     """What sort of thing holds it, by the ways it says it can be reached (SEP-2672 §4.7)."""
+    if held.is_device:
+        return "Device, answers without a passkey"
     ways = set(held.transports)
     if "internal" in ways:
         return "Phone or computer, also from others" if ways & CROSS_PLATFORM else "This phone or computer"
@@ -204,6 +213,13 @@ def kind(held: Credential) -> str:
     if ways & {"usb", "nfc", "ble", "smart-card"}:
         return "Security key"
     return "Unknown kind"
+
+
+def how_answered(evidence: Mapping[str, Any] | None) -> str:
+    """How somebody answered, for people: an answer without a passkey is never shown as one with it."""
+    if evidence is None or evidence.get("method") != DEVICE:
+        return "with a passkey"
+    return f"on the device “{escape(str(evidence.get('device')))}”, without a passkey"
 
 
 def fingerprint(public_key: bytes) -> str:

@@ -1,4 +1,5 @@
-"""People and their passkeys (SEP-2672 §4.4.1 and §4.4.2): nobody enrols without a ticket."""
+"""People, their passkeys (SEP-2672 §4.4.1 and §4.4.2) and their devices: nobody enrols a passkey without a ticket, nor
+a device without a passkey."""
 
 from __future__ import annotations
 
@@ -12,9 +13,19 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from callgate.approval import device
 from callgate.approval.action import to_base64url, to_iso
 from callgate.approval.evidence import METHODS, Method
-from callgate.approval.model import ApprovalSettings, Credential, Registration, RelyingParty, Role, Ticket, User
+from callgate.approval.model import (
+    ApprovalSettings,
+    Credential,
+    Registration,
+    RelyingParty,
+    Role,
+    Ticket,
+    User,
+    reaches,
+)
 from callgate.approval.storage import ApprovalRepository
 from callgate.approval.webauthn import (
     ALGORITHMS,
@@ -26,6 +37,7 @@ from callgate.approval.webauthn import (
     read_registration,
 )
 from callgate.errors import Reason, Refused
+from callgate.protocol import DEVICE
 
 _GERMAN: Final[Mapping[Reason, str]] = {
     Reason.MISSING_EVIDENCE: "Dieser Aufruf braucht die Zustimmung eines Menschen; ein gültiger Nachweis fehlt.",
@@ -182,7 +194,7 @@ class Enrolment:
         """What a person may do from now on, in every page that is open too."""
         before = (await self.user(name)).role
         witness = self._witness("user.role", by, {"user": name, "role": role, "before": before})
-        if not await self.shelf.set_role(name, role, witness):
+        if not await self.shelf.set_role(name, role, witness, at=self.now()):
             raise Refused(Reason.USER_UNKNOWN, f"there is no user {name!r}")
 
     async def join_group(self, group: str, name: str, *, by: str) -> bool:
@@ -368,6 +380,56 @@ class Enrolment:
     def _codes(self) -> tuple[str, ...]:
         raw = (base64.b32encode(self._random(_CODE_BYTES)).decode() for _ in range(_CODES))
         return tuple("-".join(re.findall("......", text)) for text in raw)
+
+    async def gateway_id(self) -> str:
+        """What devices know this deployment by."""
+        own = self.settings.server_id or await self.shelf.identity(to_base64url(self._random(SECRET)))
+        return device.gateway_id(own)
+
+    async def new_device(self, user: str, line: str) -> device.NewDevice:
+        """What the line of a device says that it made for this person; Refused(VERIFICATION_FAILED) says what is wrong.
+
+        Nothing is enrolled yet: that takes the person's passkey.
+        """
+        if not reaches((await self.user(user)).role, "approver"):
+            raise Refused(Reason.ROLE_NEEDED, "A viewer decides on nothing, with a device or without.")
+        try:
+            found = device.read_enrolment(line, await self.gateway_id(), user)
+        except (MalformedResponse, NotVerified) as error:
+            raise Refused(
+                Reason.VERIFICATION_FAILED,
+                f"This is no line of a device to enrol: {error}.",
+                advice=f"Copy the whole line from the device. It has to be made for {user} at this gateway.",
+            ) from error
+        now = self.now()
+        if not now - self.settings.ticket_ms < found.time <= now + device.SKEW_MS:
+            raise Refused(
+                Reason.VERIFICATION_FAILED,
+                "The line is too old, or the device's clock is wrong.",
+                advice="Make a new one.",
+            )
+        if await self.shelf.credential(found.id) is not None:
+            raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED, "The key of this device is enrolled, or was.")
+        return found
+
+    async def add_device(self, user: str, found: device.NewDevice, *, signed_with: str) -> Credential:
+        """Enrol a device of this person, for which their passkey has just signed."""
+        person = await self.user(user)
+        held = Credential(
+            id=found.id,
+            user=user,
+            handle=person.handle,
+            public_key=found.public_key,
+            counter=found.time,
+            transports=(),
+            name=label(found.name, "Device"),
+            created_at=self.now(),
+            method=DEVICE,
+            voucher=signed_with,
+        )
+        detail = {"user": user, "device": held.id, "name": held.name, "signed_with": signed_with}
+        await self.shelf.add_device(held, self.settings.bounds, self._witness("device.enrol", user, detail))
+        return held
 
     async def recover(self, user: str, code: str) -> str:
         """A ticket for one enrolment against one recovery code, which is used up. Codes allow nothing else."""

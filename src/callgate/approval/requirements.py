@@ -27,7 +27,7 @@ from callgate.jsonrpc import peek
 from callgate.jsonrpc.reading import decode_leniently, result_of
 from callgate.pipeline.replies import AskServer, ask_for_entries, listed_tools
 from callgate.pipeline.timeouts import pauses
-from callgate.protocol import CAPABILITIES, CHANGED
+from callgate.protocol import CAPABILITIES, CHANGED, DEVICE, WEBAUTHN
 
 _TOOLS_MAX: Final = 10_000
 # What was heard is believed for this long. A process tells of changes on its pipe; over HTTP they may never pass here.
@@ -184,14 +184,21 @@ def names_tool(pattern: str, tool: str) -> bool:
     return pattern == tool or fnmatchcase(tool, pattern)
 
 
+# What the configuration calls the ways to answer.
+_METHODS: Final = {"passkey": WEBAUTHN, "device": DEVICE}
+
+
 class ToolRules(Protocol):
-    """Whom the operator wants to approve some tools of a server."""
+    """Whom the operator wants to approve some tools of a server, and how."""
 
     @property
     def approvals(self) -> int: ...
 
     @property
     def of(self) -> tuple[str, ...]: ...
+
+    @property
+    def methods(self) -> tuple[str, ...]: ...
 
 
 class OperatorRules(Protocol):
@@ -211,6 +218,9 @@ class OperatorRules(Protocol):
 
     @property
     def of(self) -> tuple[str, ...]: ...
+
+    @property
+    def methods(self) -> tuple[str, ...]: ...
 
     @property
     def demands(self) -> Mapping[str, ToolRules]: ...
@@ -372,7 +382,20 @@ class ServerApprovalPolicy:
         own = self.section.authenticator_class is not None and (self.listed(name) or self.relays)
         if tool is not None and tool.policy is not None and not own:
             policy = ApprovalPolicy(tool.policy.authenticator_class, self.section.require_counter)
+        policy = msgspec.structs.replace(policy, methods=self._methods(name, tool))
         return policy.demanding(self._quorums(name))
+
+    def _methods(self, name: str, tool: CatalogueTool | None) -> tuple[str, ...]:
+        """How this tool's approvals may be answered: what its own tables say, else what its server's section says. A
+        tool that its server marks wants a passkey (SEP-2672 §4.2), and so does one that nobody knows.
+        """
+        if tool is None or tool.marked or self.catalogue.remembered(name) is not None:
+            return (WEBAUTHN,)
+        own = [
+            one.methods for pattern, one in self.section.demands.items() if one.methods and names_tool(pattern, name)
+        ]
+        wanted = own or [self.section.methods or ("passkey",)]
+        return tuple(method for name, method in _METHODS.items() if all(name in one for one in wanted))
 
     def _quorums(self, name: str) -> Iterator[Quorum]:
         """Whom the operator wants to approve this tool: every table that names it counts."""

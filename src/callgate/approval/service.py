@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.action import action_hash, check_tool_name, to_base64url, to_iso
+from callgate.approval.device import AskBody, check_ask
 from callgate.approval.display import Describe, display_text
 from callgate.approval.evidence import (
     VerifiedCall,
@@ -37,11 +38,14 @@ from callgate.approval.model import (
     people_in,
     reaches,
 )
+from callgate.approval.overview import how_answered
 from callgate.approval.people import Enrolment
 from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.schema import check_arguments
+from callgate.approval.webauthn import NotVerified
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
+from callgate.protocol import WEBAUTHN
 
 _NONCE: Final = 32
 _ID: Final = 18
@@ -99,9 +103,9 @@ class MissingSigners(msgspec.Struct, frozen=True):
 
 
 class Signers(msgspec.Struct, frozen=True):
-    """Who has signed, and when; and what is missing."""
+    """Who has signed, and when, and how; and what is missing."""
 
-    signed: tuple[tuple[str, int], ...]
+    signed: tuple[tuple[str, int, str], ...]
     missing: tuple[MissingSigners, ...]
 
 
@@ -183,7 +187,7 @@ class Approvals(Enrolment):
         groups = await self.shelf.groups()
         by = {one.user: groups.get(one.user, frozenset()) for one in signed}
         return Signers(
-            signed=tuple((one.user, one.at) for one in signed),
+            signed=tuple((one.user, one.at, how_answered(one.evidence)) for one in signed),
             missing=tuple(
                 MissingSigners(
                     people_in(one),
@@ -246,8 +250,60 @@ class Approvals(Enrolment):
         challenge = msgspec.structs.replace(challenge, expires_at=min(challenge.expires_at, request.expires_at))
         return await self._issue(challenge, eligible, PAGE_BOUNDS)
 
+    async def device_challenge(self, request: Request, device: Credential) -> IssuedChallenge:
+        """The same for a device of somebody who is asked. Who has signed can still be told of a refusal with it."""
+        if request.state != "waiting":
+            raise Refused(Reason.APPROVAL_DECIDED)
+        if self.expired(request):
+            raise Refused(Reason.APPROVAL_EXPIRED)
+        if not await self.is_asked(request, device.user):
+            raise Refused(Reason.NOT_ASKED)
+        if not request.policy.takes(device):
+            raise Refused(Reason.UNSUPPORTED_METHOD, "this tool takes no answers of devices", advice="Use a passkey.")
+        challenge = self._new_challenge(
+            user=device.user,
+            server=request.server,
+            tool=request.tool,
+            canonical=request.canonical,
+            eligible=[device],
+            text=request.display_text,
+            action=request.action_hash,
+            request=request.id,
+        )
+        expires = min(challenge.expires_at, request.expires_at)
+        challenge = msgspec.structs.replace(challenge, expires_at=expires, origin="", gateway=await self.gateway_id())
+        try:
+            await self.shelf.add_challenge(challenge, PAGE_BOUNDS)
+        except Refused as refused:
+            raise self.localise(refused) from None
+        return IssuedChallenge(challenge, {})
+
+    async def asking_device(self, what: str, body: AskBody) -> Credential:
+        """The device that asks, once that is verified. `take_ask` has the last word."""
+        device = await self.shelf.credential(body.key)
+        if device is None or not device.is_device or device.revoked_at is not None:
+            raise self._refusal(Reason.UNKNOWN_CREDENTIAL, "no such device is enrolled here")
+        try:
+            check_ask(body, what, await self.gateway_id(), device, self.now())
+        except NotVerified as error:
+            raise self._refusal(Reason.SIGNATURE_VERIFICATION_FAILED, str(error)) from error
+        return device
+
+    async def take_ask(self, device: Credential, body: AskBody) -> None:
+        """Each message of a device counts once."""
+        await self.shelf.count_ask(device.id, body.time, self.now())
+
+    async def answer(self, request_id: str, evidence: object) -> Request:
+        """Take the answer of a device: a yes or a no, in the name of the person whose device it is."""
+        response = evidence.get("response") if isinstance(evidence, dict) else None
+        key = response.get("key") if isinstance(response, dict) else None
+        device = await self.shelf.credential(key) if isinstance(key, str) else None
+        if device is None or not device.is_device:
+            raise self._refusal(Reason.UNKNOWN_CREDENTIAL, "no such device is enrolled here")
+        return await self.approve(request_id, evidence, by=device.user)
+
     async def approve(self, request_id: str, evidence: object, *, by: str) -> Request:
-        """Take a person's signature over a request's challenge; its call may pass, once."""
+        """Take a person's signature over a request's challenge; its call may pass, once. A signed no refuses it."""
         request = await self.shelf.request(request_id)
         if request is None:
             raise Refused(Reason.CHALLENGE_UNKNOWN)
@@ -267,6 +323,12 @@ class Approvals(Enrolment):
             raise
         facts = verified.facts | {"request": request.id}
         detail = {"request": request.id, "user": verified.credential.user, "credential": verified.credential.id}
+        if verified.credential.is_device:
+            detail["device"] = verified.credential.name
+        if not verified.yes:
+            no = self._witness("approval.refuse", by, detail | {"note": ""})
+            use = verified.use
+            return await self.shelf.refuse_request(request.id, by, "", use.at, no, use=use, evidence=facts)
         witness = self._witness("approval.sign" if request.policy.quorums else "approval.approve", by, detail)
         return await self.shelf.approve_request(request.id, verified.use, facts, by, witness)
 
@@ -319,6 +381,8 @@ class Approvals(Enrolment):
         """
         action = action_hash_of(gated, canonical)
         verified = await self._verify(evidence, None, gated.tool, gated.policy, action, user=user, caller=caller)
+        if not verified.yes:
+            raise self._refusal(Reason.APPROVAL_REFUSED)
         check_arguments(gated.input_schema, arguments)
         facts = verified.facts | {"server_id": gated.server_id}
         return msgspec.structs.replace(verified, facts=facts)
@@ -380,7 +444,8 @@ class Approvals(Enrolment):
         caller: str = "",
     ) -> VerifiedCall:
         try:
-            given = read_evidence(evidence, self.methods)
+            taken = {name: method for name, method in self.methods.items() if name in policy.methods}
+            given = read_evidence(evidence, taken)
             challenge, credential = await self.shelf.look_up(given.challenge_id, given.proof.id)
             now = self.now()
             if challenge is not None and user is not None and challenge.user != user:
@@ -388,15 +453,17 @@ class Approvals(Enrolment):
             if challenge is not None and challenge.session not in ("", caller.partition("\n")[2]):
                 challenge = None
             challenge = check_state(challenge, request, tool, now)
-            credential = check_credential(credential, challenge, policy)
+            credential = check_credential(credential, challenge, policy, given.method.keys)
             signed = check_signature(given, challenge, credential, self.party)
             if action is not None:
                 check_action(challenge, action)
         except Refused as refused:
             raise self.localise(refused) from refused.__cause__
         use = ChallengeUse(challenge.id, credential.id, signed.counter, self.now(), signed.backed_up)
-        facts = facts_of(given, challenge, credential, signed) | {"rp_id": self.party.id}
-        return VerifiedCall(challenge, credential, use, facts)
+        facts = facts_of(given, challenge, credential, signed)
+        if given.method.keys == WEBAUTHN:
+            facts["rp_id"] = self.party.id
+        return VerifiedCall(challenge, credential, use, facts, signed.yes)
 
     def _new_challenge(
         self,
@@ -517,9 +584,10 @@ class Approvals(Enrolment):
         return await self.ticket(user, by=user, purpose="device", signed_with=verified.credential.id)
 
     async def begin_revocation(self, user: str, credential_id: str) -> IssuedChallenge:
-        """A challenge to revoke this passkey and no other; any passkey of the person may sign it, this one too."""
+        """A challenge to revoke this passkey or device and no other; any passkey of the person may sign it, this one
+        too."""
         held = await self._held(user, credential_id)
-        text = f"Revoke the passkey “{held.name}” ({held.id[:_ID_CHARS_SHOWN]}…) of {user}"
+        text = f"Revoke the {held.what} “{held.name}” ({held.id[:_ID_CHARS_SHOWN]}…) of {user}"
         return await self._begin_action(user, _REVOKE, _naming(held.id), text)
 
     async def finish_revocation(self, user: str, credential_id: str, evidence: object) -> None:

@@ -25,6 +25,7 @@ from callgate.approval.model import (
     Use,
     User,
 )
+from callgate.protocol import WEBAUTHN
 
 
 class ApprovalRepository(Protocol):
@@ -46,9 +47,10 @@ class ApprovalRepository(Protocol):
         Refused(LAST_OPERATOR) if others stay, and none of them may change anything.
         """
 
-    async def set_role(self, name: str, role: Role, witness: Any = None) -> bool:
+    async def set_role(self, name: str, role: Role, witness: Any = None, *, at: int) -> bool:
         """False if there is nobody of this name. Who becomes a viewer loses their open challenges and their requests;
-        whoever may do less than before, the tickets that their passkeys signed for, and what was begun with them.
+        whoever may do less than before, their devices, the tickets that their passkeys signed for, and what was begun
+        with them.
         Refused(LAST_OPERATOR) if nobody would be left who may change anything.
         """
 
@@ -65,14 +67,29 @@ class ApprovalRepository(Protocol):
 
     async def credential(self, credential_id: str) -> Credential | None: ...
 
-    async def credentials(self, user: str | None = None, *, revoked: bool = False) -> Sequence[Credential]:
-        """Oldest first; revoked ones only if asked for."""
+    async def credentials(
+        self, user: str | None = None, *, revoked: bool = False, method: str | None = WEBAUTHN
+    ) -> Sequence[Credential]:
+        """Oldest first; revoked ones only if asked for. Passkeys, or another kind, or with None all kinds."""
+
+    async def add_device(self, device: Credential, bounds: ApprovalBounds, witness: Any = None) -> None:
+        """Store a device. Refused(UNKNOWN_CREDENTIAL) unless the passkey that vouches for it is this person's own and
+        holds, and the person may approve; Refused(CREDENTIAL_ALREADY_ENROLLED) if the key is stored for anyone, revoked
+        or not; Refused(APPROVAL_LIMIT) over the bounds.
+        """
+
+    async def count_ask(self, device: str, time: int, at: int) -> None:
+        """A message of this device that is no answer, made at `time` by its own clock: each is taken once, in order.
+        Spent(UNKNOWN_CREDENTIAL) if the device does not hold or its person may not approve;
+        Spent(SIGNATURE_COUNTER_REGRESSION) if the time is not later than that of every message before.
+        """
 
     async def rename_credential(self, credential_id: str, name: str, witness: Any = None) -> bool: ...
 
     async def revoke_credential(self, credential_id: str, at: int, witness: Any = None) -> bool:
         """False if there is none, or it is revoked already. Ends the console sessions it opened, the tickets it signed
-        for and what was begun with them; its approvals that no call has used become refusals.
+        for and what was begun with them, and the devices that it vouched for; approvals given with it or with these
+        that no call has used become refusals.
         """
 
     async def add_ticket(self, ticket: Ticket, witness: Any = None) -> None:
@@ -184,10 +201,20 @@ class ApprovalRepository(Protocol):
         """Those that count now, the oldest first."""
 
     async def refuse_request(
-        self, request_id: str, by: str, note: str, at: int, witness: Any = None, *, even_approved: bool = False
+        self,
+        request_id: str,
+        by: str,
+        note: str,
+        at: int,
+        witness: Any = None,
+        *,
+        even_approved: bool = False,
+        use: ChallengeUse | None = None,
+        evidence: dict[str, Any] | None = None,
     ) -> Request:
         """Spent(APPROVAL_DECIDED) if it was decided before, Spent(APPROVAL_EXPIRED) if it ran out by `at`. With
-        `even_approved` a yes that no call has used is none any more.
+        `even_approved` a yes that no call has used is none any more. With `use` the no was signed: its challenge is
+        used up in the same transaction, as `use` does.
         """
 
     # -- who is signed in to the console, and what has to stay the same for good --

@@ -107,12 +107,13 @@ class Assertion(msgspec.Struct, frozen=True):
 
 
 class SignedAssertion(msgspec.Struct, frozen=True):
-    """What a signature that holds says."""
+    """What a signature that holds says. A passkey signs a yes only; other methods can sign a no."""
 
     counter: int
     backup_eligible: bool
     backed_up: bool
     origin: str
+    yes: bool = True
 
 
 def read_assertion(response: Mapping[str, Any]) -> Assertion:

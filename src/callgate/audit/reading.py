@@ -197,7 +197,9 @@ def _fits(record: DecisionRecord, wanted: Search) -> bool:
         return False
     if wanted.person and wanted.person != approval.get("user"):
         return False
-    return not wanted.approved or (record.verdict == "allow" and "assertion" in approval)
+    # A passkey's signature, a device's, or those of several people.
+    signed = any(name in approval for name in ("assertion", "signature", "signatures"))
+    return not wanted.approved or (record.verdict == "allow" and signed)
 
 
 def part(record: DecisionRecord, name: str) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ from callgate.audit.cosigning import Witnesses, cosigned_head
 from callgate.audit.records import DECISION, OUTCOME, DecisionRecord, OutcomeRecord
 from callgate.audit.storage import Tables
 from callgate.errors import AuditError, NotInTree, Tampered
+from callgate.protocol import DEVICE
 
 FORMAT: Final = "callgate-receipt/2"
 Kind = TypeVar("Kind", DecisionRecord, OutcomeRecord)
@@ -83,12 +84,20 @@ def summary(decision: DecisionRecord, outcome: OutcomeRecord | None) -> list[str
         for one in several if isinstance(several, list) else [approval]:
             user = one.get("user") if isinstance(one, dict) else None
             if isinstance(user, str):
-                lines.append(f"Approved by: {user}")
+                lines.append(f"Approved by: {user}{_how(one)}")
     rule = trust.get("rule") if isinstance(trust, dict) else None
     if isinstance(rule, str) and rule:
         lines.append(f"Rule: {rule}")
     ended = "not in this receipt" if outcome is None else f"{outcome.outcome}, {_moment(outcome.at)}"
     return [*lines, f"Outcome: {ended}"]
+
+
+def _how(approval: dict[str, Any]) -> str:
+    """What is said of an approval beside whose it is: that it was given without a passkey."""
+    device = approval.get("device")
+    if approval.get("method") != DEVICE or not isinstance(device, str):
+        return ""
+    return f", on the device “{device}”, without a passkey"
 
 
 def _moment(at: int) -> str:

@@ -11,7 +11,7 @@ import typer
 
 from callgate.approval import Request
 from callgate.approval.display import escape
-from callgate.approval.overview import RequestRow, request_row, requests
+from callgate.approval.overview import RequestRow, how_answered, request_row, requests
 from callgate.approval.service import Signers
 from callgate.cli.common import (
     ConfigOption,
@@ -141,8 +141,8 @@ def _print(rows: list[RequestRow]) -> None:
 
 def _show_signers(signers: Signers, *, waits: bool) -> None:
     typer.echo("")
-    for name, at in signers.signed:
-        typer.echo(f"signed      {name}, {moment(at)}")
+    for name, at, how in signers.signed:
+        typer.echo(f"signed      {name}, {moment(at)}, {plain(how)}")
     for one in signers.missing if waits else ():
         if one.left:
             could = f"; {', '.join(one.could)} can" if one.could else "; nobody is left who can"
@@ -163,7 +163,9 @@ def _show(row: RequestRow, found: Request) -> None:
         typer.echo(f"{'            ' if at else 'because     '}{line}")
     if row.decided_at is not None:
         note = f": {plain(row.note, 500)}" if row.note else ""
-        typer.echo(f"decided     {moment(row.decided_at)} by {plain(row.decided_by or 'nobody')}{note}")
+        signed = found.state in {"used", "approved"} or (found.evidence or {}).get("decision") == "no"
+        how = f" {plain(how_answered(found.evidence))}" if signed and not found.policy.quorums else ""
+        typer.echo(f"decided     {moment(row.decided_at)} by {plain(row.decided_by or 'nobody')}{how}{note}")
     if row.call:
         typer.echo(f"call        {row.call}")
     typer.echo("")

@@ -18,6 +18,7 @@ from rich.text import Text
 from callgate.app.extracts import demanded_witnesses
 from callgate.app.extracts import witnesses as parties_of
 from callgate.approval.evidence import Proven, check_proofs, proofs_in
+from callgate.approval.overview import how_answered
 from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.audit import AuditLog, DecisionRecord, note, proofs, reading
 from callgate.audit import receipt as receipts
@@ -53,6 +54,7 @@ from callgate.cli.printing import plain, print_table, show_when
 from callgate.config import Config, load
 from callgate.errors import AuditError, CallgateError, KeyringError, NotInTree, StoreUnavailable, Tampered
 from callgate.keyring import CHECKPOINT, SEAL, Keyring
+from callgate.protocol import DEVICE
 
 if TYPE_CHECKING:
     from callgate.store import Store
@@ -444,14 +446,14 @@ def approval_in(decision: DecisionRecord, given: bytes | None) -> ReceiptApprova
     if facts is None or decision.verdict != "allow":
         return None
     if not proofs_in(facts):
-        return ReceiptApproval([], [], ["the approval: the record holds no passkey's signature for it"])
+        return ReceiptApproval([], [], ["the approval: the record holds no signature for it that is known here"])
     form = _on_record(decision) if form is None else form
     try:
         proven = check_proofs(facts, decision.tool, form)
     except (MalformedResponse, NotVerified) as error:
         raise Tampered(
             f"the approval in the receipt does not hold: {error}",
-            advice="Whoever runs this log let a call through, or wrote down, what no passkey signed.",
+            advice="Whoever runs this log let a call through, or wrote down, what nobody signed.",
         ) from None
     return _account(proven, facts, whole_on_record=form is not None)
 
@@ -486,6 +488,9 @@ def _on_record(decision: DecisionRecord) -> bytes | None:
 def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bool) -> ReceiptApproval:
     verified, not_verified = [], []
     for one in proven:
+        if one.device:
+            verified.append(f"key {one.fingerprint} of the device “{plain(one.device)}” signed yes, without a passkey")
+            continue
         verified += [
             f"passkey {one.fingerprint} signed this approval",
             "its authenticator says that a person was there and was verified",
@@ -493,7 +498,8 @@ def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bo
             + (f", inside a page of {one.framed_in}" if one.framed_in else ""),
         ]
     if len(proven) > 1:
-        verified.append(f"{len(proven)} different passkeys signed for the same call")
+        what = "keys" if any(one.device for one in proven) else "passkeys"
+        verified.append(f"{len(proven)} different {what} signed for the same call")
     if "signatures" in facts:
         not_verified.append(f"that these people were {facts.get('user')}: who is in a group is the log's word")
     if all(one.whole for one in proven):
@@ -504,11 +510,12 @@ def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bo
         not_verified.append(
             "tool and arguments: they are not on record whole; whoever has them gives them with --arguments FILE"
         )
-    not_verified += [
-        f"whose passkey it is: that it is {one.user}'s is the log's word; compare the fingerprint with the one in "
-        "`callgate credentials list --all --json`"
-        for one in proven
-    ]
+    for one in proven:
+        what = "device" if one.device else "passkey"
+        not_verified.append(
+            f"whose {what} it is: that it is {one.user}'s is the log's word; compare the fingerprint with the one in "
+            "`callgate credentials list --all --json`"
+        )
     not_verified.append("that the approval was fresh and used once: the gateway checked that in its store")
     return ReceiptApproval(proven, verified, not_verified)
 
@@ -620,6 +627,9 @@ def approved_by(decision: DecisionRecord, store: Store) -> str:
         when = show_when(decision.at if at is None else at)
         words = (signed.get("user", "?"), passkey or signed.get("credential", "?"), signed.get("origin", "?"))
         user, key, origin = (plain(str(word)) for word in words)
+        if signed.get("method") == DEVICE:
+            lines.append(f"approved by {user} at {when} {plain(how_answered(signed), 200)}")
+            continue
         lines.append(f"approved by {user} with passkey {key} at {when} on {origin}")
     return "\n".join(lines)
 

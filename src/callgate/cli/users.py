@@ -1,4 +1,4 @@
-"""`callgate users` and `callgate credentials`: the people who approve calls, and their passkeys."""
+"""`callgate users` and `callgate credentials`: the people who approve calls, their passkeys and devices."""
 
 from __future__ import annotations
 
@@ -28,11 +28,13 @@ from callgate.cli.common import (
 from callgate.cli.printing import moment, plain, print_table
 from callgate.cli.services import OpenedStore, edit_services, open_services
 from callgate.errors import CallgateError
+from callgate.protocol import DEVICE
 
 Role: TypeAlias = Literal["viewer", "approver", "operator"]
 NameArgument = Annotated[str, typer.Argument(metavar="USER", help="The person's name here, such as alice.")]
 IdArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="The passkey's id, or enough of its beginning.", callback=as_typed)
+    str,
+    typer.Argument(metavar="ID", help="Id of a passkey or device, or enough of its beginning.", callback=as_typed),
 ]
 
 
@@ -111,11 +113,11 @@ def list_credentials(
     everything: Annotated[bool, typer.Option("--all", help="Revoked ones too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List passkeys, the oldest first."""
+    """List passkeys, and devices that answer without one, the oldest first."""
     with open_services(config, store) as opened:
         if user is not None:
             opened.wait(opened.approvals.user(user))
-        held = opened.wait(opened.approvals.shelf.credentials(user, revoked=everything))
+        held = opened.wait(opened.approvals.shelf.credentials(user, revoked=everything, method=None))
         demands = opened.wait(opened.demands())
     rows = [passkey_row(one) for one in held]
     approves = None if demands is None else [_approves(one, demands) for one in held]
@@ -134,42 +136,46 @@ def rename(
     config: ConfigOption = None,
     store: StoreOption = None,
 ) -> None:
-    """Give a passkey another name."""
+    """Give a passkey or device another name."""
     if not (shown := label(name, "")):
         raise CallgateError("a passkey needs a name that can be read", advice="Write one, such as 'my blue key'.")
     with edit_services(config, store) as opened:
         held = _find(opened, passkey)
         opened.wait(opened.approvals.rename(held.id, name, by=operator()))
-    typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is called {shown!r} now.")
+    typer.echo(f"{held.user}'s {held.what} {plain(held.name)!r} is called {shown!r} now.")
 
 
 def revoke(passkey: IdArgument, config: ConfigOption = None, store: StoreOption = None, yes: YesOption = False) -> None:
-    """Withdraw a passkey for good: it approves nothing and signs in nowhere any more."""
+    """Withdraw a passkey or device for good: it approves nothing and signs in nowhere any more. With a passkey end the
+    devices that were enrolled with it."""
     with edit_services(config, store) as opened:
         held = _find(opened, passkey)
-        left = len(opened.wait(opened.approvals.shelf.credentials(held.user))) - 1
-        confirm(f"Revoke {held.user}'s passkey {plain(held.name)!r} for good? {left} would be left.", yes=yes)
+        left = len(opened.wait(opened.approvals.shelf.credentials(held.user))) - (not held.is_device)
+        also = "" if held.is_device else f" {left} would be left."
+        confirm(f"Revoke {held.user}'s {held.what} {plain(held.name)!r} for good?{also}", yes=yes)
         opened.wait(opened.approvals.revoke(held.id, by=operator()))
-    typer.echo(f"{held.user}'s passkey {plain(held.name)!r} is revoked.")
+    typer.echo(f"{held.user}'s {held.what} {plain(held.name)!r} is revoked.")
     if not left:
         say(f"{held.user} has no passkey any more: `callgate enroll {held.user}` makes the link to enrol one.")
 
 
 def _find(opened: OpenedStore, given: str) -> Credential:
-    every = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials(revoked=True))}
+    every = {one.id: one for one in opened.wait(opened.approvals.shelf.credentials(revoked=True, method=None))}
     held = {one.id: one for one in every.values() if one.revoked_at is None}
     # One that is in use is meant before one that is not.
     wanted = held if given in held or any(fits(one, given) for one in held) else every
     found = wanted[pick(wanted, given, "passkey", "`callgate credentials list --all` shows them.")]
     if found.revoked_at is not None:
         raise CallgateError(
-            f"{found.user}'s passkey {plain(found.name)!r} was revoked on {moment(found.revoked_at)} already",
+            f"{found.user}'s {found.what} {plain(found.name)!r} was revoked on {moment(found.revoked_at)} already",
             advice="`callgate credentials list` shows those that are in use.",
         )
     return found
 
 
 def _approves(held: Credential, demands: list[Demand]) -> str:
+    if held.is_device:
+        return "-" if held.revoked_at is not None else "where devices are taken"
     return "-" if held.revoked_at is not None else except_for(held, demands)
 
 
@@ -181,7 +187,7 @@ def _print(rows: list[PasskeyRow], approves: list[str] | None, *, everything: bo
             ids[row.id],
             row.user,
             row.name,
-            ", ".join(row.transports) or "-",
+            "a device, no passkey" if row.method == DEVICE else ", ".join(row.transports) or "-",
             "yes" if row.backed_up else ("can be" if row.backup_eligible else "no"),
             moment(row.created_at),
             moment(row.last_used_at),

@@ -197,6 +197,7 @@ class ApprovalSection(Section, frozen=True):
 
 Approvals = Annotated[int, Meta(ge=1, le=20)]
 Groups = Annotated[tuple[str, ...], KeyRule(check=rules.group_name)]
+Methods = tuple[Literal["passkey", "device"], ...]
 
 
 class ToolDemand(Section, frozen=True):
@@ -207,9 +208,18 @@ class ToolDemand(Section, frozen=True):
     of: Groups = ()
     """Of which groups they have to be (`callgate groups`). By default anybody who may approve, or for one approval the
     person in `user`."""
+    methods: Methods = ()
+    """How they may answer, instead of what the server's section says. If several tables fit a tool, all have to name a
+    way."""
 
     def clashes(self) -> Iterator[Clash]:
         yield from _too_many_groups(self.of)
+        yield from _without_passkeys(self.methods)
+
+
+def _without_passkeys(methods: Methods) -> Iterator[Clash]:
+    if methods and "passkey" not in methods:
+        yield Clash("methods", 'passkeys are always taken; write methods = ["passkey", "device"]', ("methods",))
 
 
 def _too_many_groups(groups: tuple[str, ...]) -> Iterator[Clash]:
@@ -237,6 +247,9 @@ class ServerApproval(Section, frozen=True):
     of: Groups = ()
     """Of which groups they have to be (`callgate groups`). By default anybody who may approve, or for one approval the
     person in `user`."""
+    methods: Methods = ("passkey",)
+    """How people may answer calls of this server: `passkey`, and also `device` for a signed answer from a device that
+    they have enrolled, without a passkey. Tools that the server marks take passkeys only."""
     demands: Annotated[dict[str, ToolDemand], KeyRule(name=rules.word)] = field(default_factory=dict)
     """Who has to approve some tools, one table `[servers.NAME.approval.demands.TOOL]` each; in a name `*` stands for
     any letters. These tools need approval as if `tools` named them, and every table that fits has to be met."""
@@ -252,3 +265,11 @@ class ServerApproval(Section, frozen=True):
 
     def clashes(self) -> Iterator[Clash]:
         yield from _too_many_groups(self.of)
+        yield from _without_passkeys(self.methods)
+        picky = self.authenticator_class == "cross-platform" or self.require_counter
+        if picky and any(
+            "device" in one for one in (self.methods, *(table.methods for table in self.demands.values()))
+        ):
+            text = "a device is weaker than the passkeys that authenticator_class or require_counter ask for"
+            between = ("methods", "authenticator_class", "require_counter", "demands")
+            yield Clash("methods", f"{text}; take one of them away", between)

@@ -90,6 +90,11 @@ def check_change(request: Request, address: ConsoleOrigin) -> None:
         raise Refused(Reason.FORGED_REQUEST, "The request does not say that it comes from a page of this console.")
     if request.headers.get("sec-fetch-site", "same-origin") != "same-origin":
         raise Refused(Reason.FORGED_REQUEST, "The browser says that another site sent this request.")
+    check_json(request)
+
+
+def check_json(request: Request) -> None:
+    """A page of another site cannot send this content type without permission."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Refused(Reason.UNSUPPORTED_MEDIA_TYPE)

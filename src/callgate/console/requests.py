@@ -32,6 +32,7 @@ Secret = Annotated[str, Meta(min_length=1, max_length=512)]
 Name = Annotated[str, Meta(max_length=64)]
 Note = Annotated[str, Meta(max_length=500)]
 
+S = TypeVar("S", bound=msgspec.Struct)
 B = TypeVar("B", bound="PageBody")
 
 
@@ -51,7 +52,7 @@ class SignedBody(PageBody, frozen=True, rename="camel"):
         return {"method": "webauthn", "challengeId": self.challenge_id, "response": self.response}
 
 
-async def read_body(request: Request, kind: type[B]) -> B:
+async def read_body(request: Request, kind: type[S]) -> S:
     """The body as what it has to be; refused where it is too large, too slow, no JSON or of another shape."""
     raw = await _bytes(request)
     try:

@@ -11,7 +11,19 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
-from sqlalchemy import ColumnElement, Connection, Row, Select, Table, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    Table,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from callgate.approval.model import (
     WITHDRAWN,
@@ -35,6 +47,7 @@ from callgate.approval.model import (
 from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused, Spent
+from callgate.protocol import DEVICE, WEBAUTHN
 from callgate.store.front import Store
 from callgate.store.schema import (
     approval_request,
@@ -339,7 +352,7 @@ class SqlApprovals(Repository):
         # Sorted here: databases differ in how they order text.
         return sorted((User(*row) for row in rows), key=lambda user: user.name)
 
-    async def set_role(self, name: str, role: Role, witness: AuditRow | None = None) -> bool:
+    async def set_role(self, name: str, role: Role, witness: AuditRow | None = None, *, at: int) -> bool:
         name = known(name)
 
         def change(conn: Connection) -> bool:
@@ -350,6 +363,7 @@ class SqlApprovals(Repository):
                 _keep_an_operator(roles, name)
             if not reaches(role, roles[name]):
                 _end_links(conn, passkey.c.person == name)
+                self._end_devices(conn, passkey.c.person == name, at)
             conn.execute(update(person).where(person.c.name == name).values(role=role))
             if role == "viewer":
                 _forget_calls(conn, name)
@@ -407,8 +421,12 @@ class SqlApprovals(Repository):
         row = await self._first(select(passkey).where(passkey.c.id == known(credential_id)))
         return None if row is None else credential_of(row)
 
-    async def credentials(self, user: str | None = None, *, revoked: bool = False) -> Sequence[Credential]:
+    async def credentials(
+        self, user: str | None = None, *, revoked: bool = False, method: str | None = WEBAUTHN
+    ) -> Sequence[Credential]:
         query = select(passkey).order_by(passkey.c.created_at, passkey.c.id)
+        if method is not None:
+            query = query.where(passkey.c.method == method)
         if user is not None:
             query = query.where(passkey.c.person == known(user))
         if not revoked:
@@ -419,6 +437,33 @@ class SqlApprovals(Repository):
         demand(name)
         statement = update(passkey).where(passkey.c.id == known(credential_id)).values(name=name)
         return await self._change(lambda conn: conn.execute(statement).rowcount > 0, witness)
+
+    async def add_device(self, device: Credential, bounds: ApprovalBounds, witness: AuditRow | None = None) -> None:
+        demand(device.id, device.user, device.name)
+
+        def add(conn: Connection) -> None:
+            if not insert_credential(conn, device):
+                raise Refused(Reason.CREDENTIAL_ALREADY_ENROLLED)
+            if not _still_approves(conn, device.id, device.user):
+                raise Refused(Reason.UNKNOWN_CREDENTIAL)
+            own = (passkey.c.person == device.user, passkey.c.method == device.method, passkey.c.revoked_at.is_(None))
+            if count(conn, passkey, *own) > bounds.devices_per_user:
+                raise Refused(Reason.APPROVAL_LIMIT, "this person has as many devices as they may have")
+
+        await self._change(add, witness)
+
+    async def count_ask(self, device: str, time: int, at: int) -> None:
+        device = known(device)
+
+        def take(conn: Connection) -> None:
+            owner = conn.execute(select(passkey.c.person).where(passkey.c.id == device)).scalar()
+            if owner is None or not _still_approves(conn, device, owner):
+                raise Spent(Reason.UNKNOWN_CREDENTIAL)
+            backed_up = False
+            if _COUNT.run(conn, time, at, backed_up, device, time).rowcount != 1:
+                raise Spent(Reason.SIGNATURE_COUNTER_REGRESSION)
+
+        await self._change(take)
 
     async def revoke_credential(self, credential_id: str, at: int, witness: AuditRow | None = None) -> bool:
         credential_id = known(credential_id)
@@ -431,9 +476,18 @@ class SqlApprovals(Repository):
             _end_links(conn, passkey.c.id == credential_id)
             self._take_approvals_back(conn, credential_id, at)
             self._unsign(conn, approval_signature.c.credential == credential_id, at)
+            self._end_devices(conn, passkey.c.voucher == credential_id, at)
             return True
 
         return await self._change(revoke, witness)
+
+    def _end_devices(self, conn: Connection, which: ColumnElement[bool], at: int) -> None:
+        """These devices answer nothing any more, and what they answered counts no longer."""
+        live = (which, passkey.c.method == DEVICE, passkey.c.revoked_at.is_(None))
+        for device in conn.execute(select(passkey.c.id).where(*live)).scalars().all():
+            conn.execute(update(passkey).where(passkey.c.id == device).values(revoked_at=at))
+            self._take_approvals_back(conn, device, at)
+            self._unsign(conn, approval_signature.c.credential == device, at)
 
     def _take_approvals_back(self, conn: Connection, credential: str, at: int) -> None:
         """Approvals that this passkey signed and no call has used are refusals from now on, which the caller hears."""
@@ -442,7 +496,7 @@ class SqlApprovals(Repository):
         for row in conn.execute(unused).all():
             decision = _decision.decode(row.decision)
             if _signed_with(decision) == credential:
-                no = replace(decision, at=at, note="the passkey that approved this call was revoked")
+                no = replace(decision, at=at, note="the passkey or device that approved this call was revoked")
                 values = {"state": "refused", "decision": msgspec.msgpack.encode(no)}
                 conn.execute(update(approval_request).where(_id == row.id).values(values))
                 self._store.backend.announce(conn)
@@ -648,8 +702,11 @@ class SqlApprovals(Repository):
 
         def approve(conn: Connection) -> Request:
             row = conn.execute(_select().where(_id == known(request_id))).first()
-            if row is not None and (asked := _request_of(row)).policy.quorums:
+            asked = None if row is None else _request_of(row)
+            if asked is not None and asked.policy.quorums:
                 return self._sign(conn, asked, Signature(asked.id, by, use.credential, use.at, evidence), clock)
+            if asked is not None and asked.state == "waiting" and not _still_approves(conn, use.credential, asked.user):
+                raise Spent(Reason.UNKNOWN_CREDENTIAL)
             return self._decide(conn, known(request_id), "approved", decision, clock())
 
         def consume(conn: Connection) -> Request:
@@ -694,12 +751,20 @@ class SqlApprovals(Repository):
         witness: AuditRow | None = None,
         *,
         even_approved: bool = False,
+        use: ChallengeUse | None = None,
+        evidence: dict[str, Any] | None = None,
     ) -> Request:
-        decision = StoredDecision(at, _whole(by), note=_whole(note))
+        signed_with = None if use is None else use.credential
+        decision = StoredDecision(at, _whole(by), note=_whole(note), evidence=evidence, credential=signed_with)
         clock = running(at)
         undecided: tuple[RequestState, ...] = ("waiting", "approved") if even_approved else ("waiting",)
 
         def refuse(conn: Connection) -> Request:
+            if use is not None:
+                # What is wrong with the answer is said before that somebody was faster.
+                self._consume(conn, use, clock, None)
+                if not _still_approves(conn, use.credential, by):
+                    raise Spent(Reason.UNKNOWN_CREDENTIAL)
             return self._decide(conn, known(request_id), "refused", decision, clock(), undecided)
 
         return await self._change(refuse, witness)
@@ -745,6 +810,7 @@ class SqlApprovals(Repository):
             .where(
                 console_session.c.id == session_id,
                 console_session.c.expires_at > now,
+                passkey.c.method == WEBAUTHN,
                 passkey.c.revoked_at.is_(None),
             )
         )
@@ -830,7 +896,7 @@ def _vouches(conn: Connection, credential: str | None, user: str) -> bool:
     if credential is None:
         return True
     mine = or_(person.c.name == user, person.c.role == "operator")
-    return conn.execute(_held(credential).where(mine)).first() is not None
+    return conn.execute(_held(credential).where(mine, passkey.c.method == WEBAUTHN)).first() is not None
 
 
 def _still_approves(conn: Connection, credential: str | None, user: str) -> bool:
@@ -840,7 +906,22 @@ def _still_approves(conn: Connection, credential: str | None, user: str) -> bool
 
 def _held(credential: str) -> Select[Any]:
     joined = select(passkey.c.id).join(person, person.c.name == passkey.c.person)
-    return joined.where(passkey.c.id == credential, passkey.c.revoked_at.is_(None))
+    return joined.where(passkey.c.id == credential, passkey.c.revoked_at.is_(None), _VOUCHED)
+
+
+_voucher: Final = passkey.alias("voucher")
+# Whatever is no passkey holds only while the passkey that it was enrolled with does.
+_VOUCHED: Final = or_(
+    passkey.c.method == WEBAUTHN,
+    select(_voucher.c.id)
+    .where(
+        _voucher.c.id == passkey.c.voucher,
+        _voucher.c.person == passkey.c.person,
+        _voucher.c.method == WEBAUTHN,
+        _voucher.c.revoked_at.is_(None),
+    )
+    .exists(),
+)
 
 
 def _signed_with(decision: StoredDecision) -> str | None:
@@ -866,13 +947,14 @@ def _demand_first_use(conn: Connection, user: str) -> None:
 
 def _passkeys(conn: Connection, user: str) -> int:
     """Revoked ones too."""
-    return count(conn, passkey, passkey.c.person == user)
+    return count(conn, passkey, passkey.c.person == user, passkey.c.method == WEBAUTHN)
 
 
 def _demand_room(conn: Connection, user: str, bounds: ApprovalBounds, now: int) -> None:
     begun = (registration.c.person == user, registration.c.used_at.is_(None), registration.c.expires_at > now)
     under_way = count(conn, registration, *begun)
-    passkeys = count(conn, passkey, passkey.c.person == user, passkey.c.revoked_at.is_(None))
+    held = (passkey.c.person == user, passkey.c.method == WEBAUTHN, passkey.c.revoked_at.is_(None))
+    passkeys = count(conn, passkey, *held)
     if under_way >= bounds.registrations_per_user or under_way + passkeys >= bounds.credentials_per_user:
         raise Refused(Reason.APPROVAL_LIMIT)
 
@@ -931,6 +1013,7 @@ def _signatures(conn: Connection, request_id: str) -> list[Signature]:
             columns.request == request_id,
             passkey.c.person == columns.person,
             passkey.c.revoked_at.is_(None),
+            _VOUCHED,
             person.c.role != "viewer",
         )
     )

@@ -90,12 +90,13 @@ audit_checkpoint: Final = _table("audit_checkpoint", "size int key, at int key, 
 # Verified approval (SEP-2672). Times are milliseconds since 1970; `person` is the name of a row of `person`.
 person: Final = _table("person", "name text key, display_name text, handle blob, created_at int, role text")
 
-# `transports` is a JSON array. A revoked passkey stays, so that it can never be enrolled again.
+# `transports` is a JSON array. A revoked passkey stays, so that it can never be enrolled again. `method` says what a
+# row is: a passkey, or a device with the passkey that vouched for it in `voucher`.
 passkey: Final = _table(
     "passkey",
     "id text key, person text, handle blob, public_key blob, counter int, transports text, name text, "
     "aaguid text, attestation text, backup_eligible bool, backed_up bool, created_at int, last_used_at int?, "
-    "revoked_at int?",
+    "revoked_at int?, method text, voucher text?",
     Index("passkey_person", "person"),
 )
 

@@ -5,9 +5,10 @@ import pytest
 
 from callgate.approval.action import to_base64url
 from callgate.approval.evidence import METHODS, read_evidence
+from callgate.approval.model import ApprovalPolicy
 from callgate.approval.webauthn import MalformedResponse, NotVerified, SignedAssertion
 from callgate.errors import APPROVAL, Reason, Refused
-from support.ceremonies import Scene, authenticator, evidence
+from support.ceremonies import GATED, Scene, authenticator, evidence
 from support.registry import requirement
 from support.table import rows
 
@@ -122,6 +123,8 @@ class Seal(msgspec.Struct, frozen=True):
 class Spoken:
     """A method of another kind: whoever knows the word approves."""
 
+    keys = "webauthn"
+
     def read(self, response):
         try:
             return msgspec.convert(response, Seal)
@@ -133,33 +136,37 @@ class Spoken:
             raise NotVerified("another word")
         return SignedAssertion(counter=0, backup_eligible=False, backed_up=False, origin=party.id)
 
-    def facts(self, proof):
+    def facts(self, proof, signed, challenge, credential):
         return {"word": proof.word}
 
 
 @requirement("VA-068")
 async def test_another_method_is_plugged_in_under_its_name_and_the_envelope_stays():
     scene = Scene(methods=METHODS | {"spoken": Spoken()})
+    takes_both = msgspec.structs.replace(GATED, policy=ApprovalPolicy(methods=("webauthn", "spoken")))
     key = authenticator(counting=False)
     held = await scene.enrol(key)
-    issued = await scene.issue()
+    issued = await scene.issue(takes_both)
 
     def spoken(word):
         return {"method": "spoken", "challengeId": issued.challenge.id, "response": {"id": held.id, "word": word}}
 
     with pytest.raises(Refused) as refused:
-        await scene.call(spoken("wrong"))
+        await scene.call(spoken("wrong"), takes_both)
     assert refused.value.reason is Reason.SIGNATURE_VERIFICATION_FAILED
     with pytest.raises(Refused) as refused:
-        await scene.call({"method": "spoken", "challengeId": issued.challenge.id, "response": {}})
+        await scene.call({"method": "spoken", "challengeId": issued.challenge.id, "response": {}}, takes_both)
     assert refused.value.reason is Reason.MISSING_EVIDENCE
-    verified = await scene.call(spoken(to_base64url(issued.challenge.action_hash)))
+    verified = await scene.call(spoken(to_base64url(issued.challenge.action_hash)), takes_both)
     assert (verified.facts["method"], verified.facts["word"]) == ("spoken", to_base64url(issued.challenge.action_hash))
     with pytest.raises(Refused) as refused:
-        await scene.call(spoken(to_base64url(issued.challenge.action_hash)))
+        await scene.call(spoken(to_base64url(issued.challenge.action_hash)), takes_both)
     assert refused.value.reason is Reason.CHALLENGE_CONSUMED
-    # The first method is taken beside it, and the second only where it was plugged in.
-    await scene.call(evidence(await scene.issue(), key))
+    # The first method is taken beside it, and the second only where it was plugged in and the tool takes it.
+    await scene.call(evidence(await scene.issue(takes_both), key), takes_both)
+    with pytest.raises(Refused) as refused:
+        await scene.call(spoken("x"))
+    assert refused.value.reason is Reason.UNSUPPORTED_METHOD
     with pytest.raises(Refused) as refused:
         await Scene().verify(spoken("x"))
     assert refused.value.reason is Reason.UNSUPPORTED_METHOD

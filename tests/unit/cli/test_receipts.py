@@ -128,7 +128,7 @@ def test_a_refused_call_is_no_approval(alice, verify):
 
 def test_an_approval_without_a_signature_is_said_to_be_one(verify):
     out = verify(extra={"approval": {"continues": "x"}}, **stored("whole", PLAIN)).out
-    assert "not verified  the approval: the record holds no passkey's signature" in out
+    assert "not verified  the approval: the record holds no signature for it" in out
 
 
 def test_arguments_and_their_hash_have_to_agree(alice, verify):

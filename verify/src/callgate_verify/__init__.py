@@ -301,7 +301,9 @@ def summary(decision: dict[str, Any], outcome: dict[str, Any] | None) -> list[st
         for one in several if isinstance(several, list) else [approval]:
             user = one.get("user") if isinstance(one, dict) else None
             if type(user) is str:
-                lines.append(f"Approved by: {user}")
+                device = one.get("device") if one.get("method") == "device" else None
+                how = f", on the device “{device}”, without a passkey" if type(device) is str else ""
+                lines.append(f"Approved by: {user}{how}")
     if rule := _text(extra, "trust", "rule"):
         lines.append(f"Rule: {rule}")
     ended = "not in this receipt"
@@ -341,10 +343,22 @@ class _Signed(NamedTuple):
     fingerprint: str
     action: bytes
     origin: str
+    device: str = ""
+
+    @property
+    def account(self) -> str:
+        if self.device:
+            return f"key {self.fingerprint} of the device “{self.device}” has signed yes, without a passkey"
+        return f"passkey {self.fingerprint} has signed, a person was there and verified, on {self.origin}"
+
+
+# The member that has the signature, by the method.
+_SIGNATURES: Final = {"webauthn": "assertion", "device": "signature"}
 
 
 def _is_proof(facts: Any) -> bool:
-    return isinstance(facts, dict) and facts.get("method") == "webauthn" and "assertion" in facts
+    method = facts.get("method") if isinstance(facts, dict) else None
+    return type(method) is str and _SIGNATURES.get(method, "") in facts
 
 
 def _proofs(facts: Any) -> list[dict[str, Any]]:
@@ -358,9 +372,9 @@ def _proofs(facts: Any) -> list[dict[str, Any]]:
 
 def check_approval(facts: dict[str, Any], tool: str, form: bytes | None) -> tuple[list[_Signed], bool]:
     """Every signature of an approval, and whether they were found to be for this tool with these arguments."""
-    signed = [_check_signature(one) for one in _proofs(facts)]
+    signed = [_check_device(one) if one["method"] == "device" else _check_signature(one) for one in _proofs(facts)]
     if len({one.user for one in signed}) < len(signed) or len({one.fingerprint for one in signed}) < len(signed):
-        raise DoesNotHold("the approval does not hold: one person or passkey signed twice")
+        raise DoesNotHold("the approval does not hold: one person, passkey or device signed twice")
     if len({one.action for one in signed}) > 1:
         raise DoesNotHold("the approval does not hold: the people on record signed for different calls")
     wanted = facts.get("approvals")
@@ -371,7 +385,7 @@ def check_approval(facts: dict[str, Any], tool: str, form: bytes | None) -> tupl
     if form is not None and type(server_id) is str:
         for one in signed:
             if one.action != hashlib.sha256(b"\0".join((tool.encode(), form, server_id.encode()))).digest():
-                raise DoesNotHold("the approval does not hold: the passkey signed for another call")
+                raise DoesNotHold("the approval does not hold: another call was signed")
     return signed, whole
 
 
@@ -400,6 +414,52 @@ def _check_signature(facts: dict[str, Any]) -> _Signed:
         raise DoesNotHold("the approval does not hold: the signature does not match")
     print_of_key = "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
     return _Signed(_text(facts, "user"), print_of_key, action, origin)
+
+
+def _check_device(facts: dict[str, Any]) -> _Signed:
+    """The yes of a device (Callgate's device protocol, version 1): the message is made anew, and never read."""
+    texts = {name: _text(facts, name) for name in ("user", "credential", "device", "challenge", "gateway")}
+    if not all(texts.values()):
+        raise DoesNotHold("the approval on record names no person or device")
+    if facts.get("decision") != "yes":
+        raise DoesNotHold("the approval does not hold: the device did not say yes")
+    raw = {name: _base64url(facts.get(name), name) for name in ("public_key", "signature", "nonce", "action_hash")}
+    url = {name: base64.urlsafe_b64encode(value).decode().rstrip("=") for name, value in raw.items()}
+    name_of_key = hashlib.sha256(canonical({"crv": "Ed25519", "kty": "OKP", "x": url["public_key"]})).digest()
+    if base64.urlsafe_b64encode(name_of_key).decode().rstrip("=") != texts["credential"]:
+        raise DoesNotHold("the approval does not hold: another key has signed")
+    time = facts.get("counter")
+    if not isinstance(time, Number) or not _INTEGER.match(time):
+        raise DoesNotHold("the approval on record has no time")
+    message = canonical(
+        {
+            "actionHash": url["action_hash"],
+            "challengeId": texts["challenge"],
+            "decision": "yes",
+            "gateway": texts["gateway"],
+            "key": texts["credential"],
+            "method": "device",
+            "nonce": url["nonce"],
+            "time": time,
+        }
+    )
+    key = raw["public_key"]
+    small = int.from_bytes(key, "little") & (2**255 - 1) in _SMALL
+    if small or not _ed25519(key, raw["signature"], b"callgate-device/1 answer\n" + message):
+        raise DoesNotHold("the approval does not hold: the signature does not match")
+    print_of_key = "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+    return _Signed(texts["user"], print_of_key, raw["action_hash"], "", texts["device"])
+
+
+# The y of the points of Ed25519 that have a small order, and their second spellings: anybody can sign for these.
+_P: Final = 2**255 - 19
+_SMALL: Final = frozenset(
+    {
+        *(0, 1, _P - 1, _P, _P + 1),
+        0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826,
+        0x7A03AC9277FDC74EC6CC392CFA53202A0F67100D760B3CBA4FD83D3D706A17C7,
+    }
+)
 
 
 def _check_authenticator(data: bytes, facts: dict[str, Any], origin: str) -> None:
@@ -580,22 +640,21 @@ def _approval(decision: dict[str, Any], given: bytes | None) -> tuple[Lines, Lin
     if facts is None or decision.get("verdict") != "allow":
         return [], []
     if not _proofs(facts):
-        return [], [("approval", "the approval: the record holds no passkey's signature that is known here")]
+        return [], [("approval", "the approval: the record holds no signature that is known here")]
     if form is None and stored.get("mode") != "hashed" and "hash" not in stored:
         form = canonical(stored.get("value"))
         if not _are_those(form, stored, decision):
             raise DoesNotHold("the arguments on record are not the ones that were hashed")
     signed, whole = check_approval(facts, _text(decision, "tool"), form)
-    verified = [
-        ("approval", f"passkey {one.fingerprint} has signed, a person was there and verified, on {one.origin}")
-        for one in signed
-    ]
+    verified = [("approval", one.account) for one in signed]
     not_verified: Lines = []
     if whole:
         verified.append(("arguments", "what was signed is this tool with these arguments on this server"))
     else:
         not_verified.append(("arguments", "tool and arguments: they, or the id of the server, are not on record"))
-    not_verified += [("person", f"whose passkey it is: that it is {one.user}'s is the log's word") for one in signed]
+    for one in signed:
+        what = "device" if one.device else "passkey"
+        not_verified.append(("person", f"whose {what} it is: that it is {one.user}'s is the log's word"))
     not_verified.append(("fresh", "that the approval was fresh and used once: the gateway checked that"))
     return verified, not_verified
 

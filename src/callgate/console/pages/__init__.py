@@ -8,6 +8,7 @@ from callgate.console.pages import (
     agents,
     approvals,
     audit,
+    devices,
     events,
     home,
     me,
@@ -20,4 +21,19 @@ from callgate.console.pages import (
     tools,
 )
 
-PAGES: Final = (home, approvals, tools, sessions, people, servers, agents, policy, audit, settings, events, me, sign_in)
+PAGES: Final = (
+    home,
+    approvals,
+    tools,
+    sessions,
+    people,
+    servers,
+    agents,
+    policy,
+    audit,
+    settings,
+    events,
+    me,
+    devices,
+    sign_in,
+)

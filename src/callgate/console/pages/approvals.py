@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from callgate.approval.model import WITHDRAWN, ConsoleSession, reaches
+from callgate.approval.model import WITHDRAWN, ConsoleSession, Credential, reaches
 from callgate.approval.model import Request as Asked
-from callgate.approval.overview import RequestRow, asker, phase, requests
+from callgate.approval.overview import RequestRow, asker, how_answered, phase, requests
 from callgate.approval.reach import how_to_add, kind_of
 from callgate.approval.service import Signers
 from callgate.console.cards import Card
@@ -24,6 +24,7 @@ from callgate.console.rendering import EscapedText, exact, json_tree, lines_of, 
 from callgate.console.requests import Note, SignedBody, change
 from callgate.errors import Reason, Refused
 from callgate.pinning.model import State
+from callgate.protocol import DEVICE
 from callgate.trust.effects import decode
 from callgate.trust.words import read_with, sources
 
@@ -89,9 +90,10 @@ class ApprovalsPage(Page):
             session,
             asked=asked,
             signers=signers,
-            signed=signers is not None and session.user in dict(signers.signed),
+            signed=signers is not None and any(one[0] == session.user for one in signers.signed),
             kind="" if len(taken) == len(held) else kind_of(asked.policy),
             taken=taken,
+            devices=[one.name for one in await self._devices(session) if asked.policy.takes(one)],
             add=how_to_add(asked.policy, _ADD),
             phase=phase(asked, now),
             may_decide=reaches(session.role, "approver"),
@@ -103,12 +105,15 @@ class ApprovalsPage(Page):
             hosts=mixed_hosts(arguments),
             behind_a_user=hosts_behind_a_user(arguments),
             about_server=self._context.describe_server(asked.server),
-            seen={_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN},
+            seen=seen_of(asked),
             said={name.capitalize(): value for name, value in asked.agent.items() if name not in _SEEN},
             why=lines_of(asked.why),
             sources=await self._sources(asked, session),
             happened=_timeline(asked, now, signers),
         )
+
+    async def _devices(self, session: ConsoleSession) -> Sequence[Credential]:
+        return await self._context.approvals.shelf.credentials(session.user, method=DEVICE)
 
     async def _sources(self, asked: Asked, session: ConsoleSession) -> list[Card]:
         """The tools that a stranger's values in this call were read with, where this person may say that what they
@@ -178,6 +183,11 @@ class ApprovalsPage(Page):
         return asked
 
 
+def seen_of(asked: Asked) -> dict[str, str]:
+    """What the gateway knows of whoever called, not by their own word."""
+    return {_SEEN[name]: value for name, value in asked.agent.items() if name in _SEEN}
+
+
 def _card(row: RequestRow) -> dict[str, Any]:
     return {"row": row, "preview": _preview(row.text)}
 
@@ -204,12 +214,16 @@ def _timeline(asked: Asked, now: int, signers: Signers | None) -> list[dict[str,
     # The rest stands beside it.
     why = EscapedText("".join(lines_of(asked.why)[:1]))
     story: list[dict[str, Any]] = [{"head": f"{asker(asked)} asked", "at": asked.created_at, "text": why}]
-    for name, at in () if signers is None else signers.signed:
-        story.append({"head": f"{name} approved with a passkey", "at": at, "tone": "good"})
+    for name, at, how in () if signers is None else signers.signed:
+        story.append({"head": f"{name} approved {how}", "at": at, "tone": "good"})
     # The last signature was the decision, and stands there already.
     if asked.decided_at is not None and (signers is None or asked.state == "refused"):
         refused = asked.state == "refused"
-        how = "refused" if refused else "approved with a passkey"
+        how = f"approved {how_answered(asked.evidence)}"
+        if refused:
+            # A no on the page is nobody's signature, and what was taken back later was a yes.
+            signed_no = (asked.evidence or {}).get("decision") == "no"
+            how = f"refused {how_answered(asked.evidence)}" if signed_no else "refused"
         note = statement(asked.note or "") if refused else None
         tone = "bad" if refused else "good"
         story.append({"head": f"{asked.decided_by} {how}", "at": asked.decided_at, "text": note, "tone": tone})

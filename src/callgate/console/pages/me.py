@@ -1,4 +1,4 @@
-"""A person's own passkeys and recovery codes, and what they do with them."""
+"""A person's own passkeys, devices and recovery codes, and what they do with them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from callgate.approval.reach import demanded, except_for, how_to_add, lacking
 from callgate.console.context import ConsoleContext, Page
 from callgate.console.requests import SignedBody, change
 from callgate.errors import Reason, Refused
+from callgate.protocol import DEVICE
 
 PasskeyName = Annotated[str, Meta(min_length=1, max_length=64)]
 
@@ -29,14 +30,19 @@ class MePage(Page):
     async def show(self, request: Request) -> Response:
         session = await self._context.visitor(request)
         shelf = self._context.approvals.shelf
-        held, codes, demands = await asyncio.gather(
-            shelf.credentials(session.user), shelf.recovery_codes(session.user), self._context.demands()
+        held, devices, codes, demands = await asyncio.gather(
+            shelf.credentials(session.user),
+            shelf.credentials(session.user, method=DEVICE),
+            shelf.recovery_codes(session.user),
+            self._context.demands(),
         )
         without = lacking(held, demands or (), session.user) if reaches(session.role, "approver") else []
         return await self._context.show(
             "me",
             session,
             passkeys=[passkey_row(one) for one in held],
+            devices=[passkey_row(one) for one in devices],
+            may_decide=reaches(session.role, "approver"),
             approves={one.id: except_for(one, demands) for one in held} if demands else {},
             lacks=demanded(without),
             how=how_to_add(without[0].policy, "“Add another device”") if without else "",

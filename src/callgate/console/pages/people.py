@@ -113,7 +113,7 @@ class PeoplePage(Page):
 
     async def ready_revoke(self, request: Request, passkey: PasskeyId) -> str:
         held = await self._held(request, passkey)
-        return f"Revoke the passkey “{escape(held.name)}” ({held.id[:8]}…) of {held.user}"
+        return f"Revoke the {held.what} “{escape(held.name)}” ({held.id[:8]}…) of {held.user}"
 
     async def revoke(self, request: Request, session: ConsoleSession, passkey: PasskeyId) -> Response:
         held = await self._held(request, passkey)

@@ -1,9 +1,10 @@
-// A person's own passkeys: rename, revoke, add a device.
+// A person's own passkeys and devices: rename, revoke, add one.
 
 import { copying, dialog, showLink } from "./dialog.js";
 import { cancelling } from "./links.js";
 import { attempt, tell } from "./notice.js";
 import { sign } from "./passkey.js";
+import { signedPost } from "./signed.js";
 import { post } from "./wire.js";
 
 const place = (id) => document.getElementById(id);
@@ -30,8 +31,10 @@ opening(
 opening(
   "revoke",
   document.querySelectorAll("[data-revoke]"),
-  ({ name }) => {
+  ({ name, device }) => {
     place("revoke-name").textContent = name;
+    place("revoke").querySelector("[data-revoke-what]").textContent = device === undefined ? "passkey" : "device";
+    for (const line of place("revoke").querySelectorAll("[data-of-passkey]")) line.hidden = device !== undefined;
   },
   async ({ revoke }, { signal, asking }) => {
     const issued = await post(`/passkeys/${revoke}/revoke/options`);
@@ -55,6 +58,15 @@ add.addEventListener("click", () =>
     const { ticket } = await post("/device", { challengeId: issued.challengeId, response });
     showLink(ticket);
   }),
+);
+
+opening(
+  "enrol-device",
+  document.querySelectorAll("#answer-device"),
+  () => {
+    place("device-line").value = "";
+  },
+  (_, how) => signedPost("/devices/add", { line: place("device-line").value.trim() }, { ...how, doing: "enrolled" }),
 );
 
 copying(tell);

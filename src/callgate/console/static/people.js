@@ -84,9 +84,9 @@ if (person) {
 
   for (const button of document.querySelectorAll("[data-revoke]")) {
     button.addEventListener("click", () => {
-      const { revoke, name } = button.dataset;
+      const { revoke, name, method } = button.dataset;
       const text = `“${name}” can approve nothing and sign in nowhere here from now on. This cannot be taken back.`;
-      ask("Revoke this passkey?", text, "Revoke with passkey", { to: "revoke", body: { passkey: revoke } });
+      ask(`Revoke this ${method === "device" ? "device" : "passkey"}?`, text, "Revoke with passkey", { to: "revoke", body: { passkey: revoke } });
     });
   }
 
