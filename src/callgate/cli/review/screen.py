@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import combinations
 from typing import Any, Final, Self
 
 from rich.console import Console
@@ -298,9 +297,7 @@ def set_lines(one: SetView, review: Review) -> Iterator[Line]:
     yield blank()
     yield text_line(f"Servers that agents see together ({where}): not reviewed together yet", "bold yellow")
     yield text_line(f"{', '.join(map(escaped, one.servers))}; {len(one.servers)} of at most {one.most}", lead="  ")
-    pairs = set(map(frozenset, one.open_pairs))
-    if len(pairs) > 1 and pairs == set(map(frozenset, combinations(one.servers, 2))):
-        # The first review of several servers: ten of them have 45 pairs.
+    if one.is_first:
         yield text_line("No two of them were on one review", lead="  ")
         for name in one.servers:
             yield from _alike(name, one, review)
