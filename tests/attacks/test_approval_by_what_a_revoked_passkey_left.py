@@ -135,7 +135,8 @@ async def test_a_link_that_went_to_somebody_else_is_cancelled(console, both):
     viewer = await console.sign_in("vera", role="viewer")
     begun = await begin(console, await device_link(console, person))
     ticket = await device_link(console, person)
-    [link] = [one.hash.hex() for one in await console.approvals.shelf.tickets(console.approvals.now())]
+    found = await console.approvals.shelf.tickets(console.approvals.now())
+    [link] = [one.hash.hex() for one in found if one.used_at is None]
     assert link in (await console.get("/me", person)).text
     assert link in (await console.get("/people/anna", person)).text
     assert (await console.act("/links/cancel", {"link": link}, viewer)).status == 403
@@ -188,3 +189,18 @@ async def test_at_a_gateway_an_approval_and_evidence_that_no_call_has_used(site)
             answers += [signing.answer("tools/call", late), guest.call("wipe", id=how)]
         assert all("error" in one for one in answers), (how, answers)
         assert len(site.vault("web").calls) == reached
+
+
+async def test_a_link_that_somebody_else_has_opened_already(console, both):
+    """The enrolment that was begun with it is shown, and is cancelled with it."""
+    person, _ = both
+    begun = await begin(console, await device_link(console, person))
+    [link] = [one.hash.hex() for one in await console.approvals.shelf.tickets(console.approvals.now())]
+    assert link in (await console.get("/me", person)).text
+    assert "begun" in (await console.get("/people/anna", person)).text
+    assert (await console.act("/links/cancel", {"link": link}, person)).status == 200
+    answer = await finish(console, begun)
+    assert (answer.status, answer.reason) == (403, "no_pending_enrollment")
+    # One that has come to its end is no open link any more.
+    assert (await finish(console, await begin(console, await device_link(console, person)))).status == 200
+    assert await console.approvals.shelf.tickets(console.approvals.now()) == []

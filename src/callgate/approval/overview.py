@@ -67,7 +67,8 @@ class PasskeyRow(msgspec.Struct, frozen=True):
 
 
 class TicketRow(msgspec.Struct, frozen=True):
-    """A link with which somebody can enrol a passkey; `id` is the hash that is kept of it."""
+    """A link with which somebody can enrol a passkey; `id` is the hash that is kept of it. `begun`: somebody has opened
+    it and is about to."""
 
     id: str
     user: str
@@ -75,6 +76,7 @@ class TicketRow(msgspec.Struct, frozen=True):
     by: str
     created_at: int
     expires_at: int
+    begun: bool = False
 
 
 class RequestRow(msgspec.Struct, frozen=True):
@@ -139,13 +141,14 @@ async def passkeys(
 
 
 async def tickets(repository: ApprovalRepository, now: int, user: str | None = None) -> list[TicketRow]:
-    """One person's links that can be used, or everybody's, the oldest first."""
+    """One person's links that can be used, or with which an enrolment was begun, or everybody's, the oldest first."""
     found = await repository.tickets(now)
     return [ticket_row(one) for one in found if user is None or one.user == user]
 
 
 def ticket_row(one: Ticket) -> TicketRow:
-    return TicketRow(one.hash.hex(), one.user, one.purpose, one.by, one.created_at, one.expires_at)
+    begun = one.used_at is not None
+    return TicketRow(one.hash.hex(), one.user, one.purpose, one.by, one.created_at, one.expires_at, begun)
 
 
 async def requests(

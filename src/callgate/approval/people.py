@@ -273,7 +273,7 @@ class Enrolment:
             return await self.user(name)
 
     async def open_ticket(self, identity: str) -> Ticket | None:
-        """The ticket whose hash this is (hexadecimal), while it can be used."""
+        """The ticket whose hash this is (hexadecimal), while it can be used, or what was begun with it can be ended."""
         return next((one for one in await self.shelf.tickets(self.now()) if one.hash.hex() == identity), None)
 
     async def cancel_ticket(self, ticket: Ticket, *, by: str) -> bool:

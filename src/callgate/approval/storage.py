@@ -100,7 +100,7 @@ class ApprovalRepository(Protocol):
     async def ticket(self, ticket_hash: bytes) -> Ticket | None: ...
 
     async def tickets(self, now: int) -> Sequence[Ticket]:
-        """Those that can be used, the oldest first."""
+        """Those that can be used, or with which an enrolment was begun that is not over, the oldest first."""
 
     async def cancel_ticket(self, ticket_hash: bytes, witness: Any = None) -> bool:
         """End a ticket and what was begun with it; False if there is none."""

@@ -87,7 +87,7 @@ def enroll(
     ] = False,
     no_open: Annotated[bool, typer.Option("--no-open", help="Open no browser; only print the link.")] = False,
     list_links: Annotated[
-        bool, typer.Option("--list", help="List the links that can be used, of USER or of everybody; make none.")
+        bool, typer.Option("--list", help="List the links that are open, of USER or of everybody; make none.")
     ] = False,
     cancel: Annotated[
         str | None,
@@ -159,7 +159,14 @@ def _manage_links(
         print_table(
             ("id", "user", "for", "made by", "made", "until"),
             (
-                (ids[one.id], one.user, one.purpose, one.by, moment(one.created_at), moment(one.expires_at))
+                (
+                    ids[one.id],
+                    one.user,
+                    f"{one.purpose}, begun" if one.begun else one.purpose,
+                    one.by,
+                    moment(one.created_at),
+                    moment(one.expires_at),
+                )
                 for one in rows
             ),
         )

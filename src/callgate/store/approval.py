@@ -17,6 +17,7 @@ from sqlalchemy import (
     Row,
     Select,
     Table,
+    and_,
     delete,
     func,
     insert,
@@ -259,9 +260,19 @@ class SqlApprovals(Repository):
         return None if row is None else Ticket(*row)
 
     async def tickets(self, now: int) -> Sequence[Ticket]:
-        usable = (ticket.c.used_at.is_(None), ticket.c.expires_at > now)
-        query = select(ticket).where(*usable).order_by(ticket.c.created_at, ticket.c.hash).limit(_MOST_LISTED)
-        return [Ticket(*row) for row in await self._rows(query)]
+        columns = registration.c
+        begun = select(columns.ticket, columns.expires_at).where(columns.used_at.is_(None), columns.expires_at > now)
+        under_way = begun.subquery()
+        usable = and_(ticket.c.used_at.is_(None), ticket.c.expires_at > now)
+        query = (
+            select(ticket, under_way.c.expires_at.label("begun_until"))
+            .outerjoin(under_way, under_way.c.ticket == ticket.c.hash)
+            .where(or_(usable, under_way.c.ticket.is_not(None)))
+            .order_by(ticket.c.created_at, ticket.c.hash)
+            .limit(_MOST_LISTED)
+        )
+        found = [(Ticket(*row[:-1]), row.begun_until) for row in await self._rows(query)]
+        return [one if until is None else replace(one, expires_at=until) for one, until in found]
 
     async def cancel_ticket(self, ticket_hash: bytes, witness: AuditRow | None = None) -> bool:
         return await self._change(lambda conn: _drop_tickets(conn, ticket.c.hash == ticket_hash) > 0, witness)
