@@ -18,10 +18,14 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import platformdirs
 import psycopg
 from sqlalchemy import make_url
 
+from callgate.audit import note
+from callgate.keyring import Keyring
 from callgate.store import Store
+from callgate.store.postgres import PostgresBackend
 
 _TEMPLATE: Final = "callgate_template"
 # Nothing here has to outlive a power cut, and an emptied table may wait for the end of the run.
@@ -111,10 +115,21 @@ def _lent(spare: list[_Kept], make: Callable[[], _Kept], clean: Callable[[_Kept]
             good = clean(one)
         except psycopg.Error:
             good = False
+        _forget_log(one.url)
         if good:
             spare.append(one)
         else:
             _drop(one)
+
+
+def _forget_log(url: str) -> None:
+    """A database that is used again has another log. Which one it had is noted beside the keys; those of tests that give
+    no folder are in the user's."""
+    keys = platformdirs.user_state_path("callgate", appauthor=False) / "keys"
+    place = PostgresBackend(make_url(url), durability="full", busy_seconds=1).place
+    path = note.log_path(Keyring(keys, environ={}), place)
+    if path is not None:
+        path.unlink(missing_ok=True)
 
 
 def _url_of(url: str, name: str) -> str:

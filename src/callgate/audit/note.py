@@ -291,7 +291,7 @@ def noted_head(keyring: LogKeys, origin: str) -> Checkpoint | None:
         return None
 
 
-def _log_path(keyring: LogKeys, place: str) -> Path | None:
+def log_path(keyring: LogKeys, place: str) -> Path | None:
     """Where it is noted which log a store holds; several stores may use one folder of keys."""
     if keyring.directory is None or not place:
         return None
@@ -300,7 +300,7 @@ def _log_path(keyring: LogKeys, place: str) -> Path | None:
 
 def noted_log(keyring: LogKeys, place: str) -> str | None:
     """The origin of the log that the store at this place held last; None where nothing is noted."""
-    path = _log_path(keyring, place)
+    path = log_path(keyring, place)
     if path is None or not path.exists():
         return None
     return path.read_bytes()[:_MOST_ORIGIN].decode("utf-8", "replace").strip() or None
@@ -308,7 +308,7 @@ def noted_log(keyring: LogKeys, place: str) -> str | None:
 
 def note_log(keyring: LogKeys, place: str, origin: str) -> None:
     """Note which log a store holds: a store that was emptied, or has another log, is found by it."""
-    path = _log_path(keyring, place)
+    path = log_path(keyring, place)
     if path is None or not path.parent.is_dir():
         return
     try:

@@ -66,9 +66,11 @@ class PostgresBackend:
 
     def __init__(self, url: URL, *, durability: str, busy_seconds: float) -> None:
         self.url = url.set(drivername="postgresql+psycopg")
-        # Host and port may also stand in the query.
-        where = url.render_as_string(hide_password=True).rpartition("@")[2]
-        self.place = f"postgresql:{where}"
+        # Host and port may also stand in the query; the options of a connection are not where it is.
+        query = {name: url.query.get(name, "") for name in ("host", "port", "dbname")}
+        self.place = (
+            f"postgresql:{url.host or query['host']}:{url.port or query['port']}/{url.database or query['dbname']}"
+        )
         self._durable = durability == "full"
         self.busy_seconds = busy_seconds
         # 0 would mean "wait for ever" to PostgreSQL.
