@@ -7,7 +7,10 @@ import sys
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
+from importlib.machinery import SourceFileLoader
 from itertools import takewhile
+from pathlib import Path
+from types import CodeType
 from typing import Annotated, Any, Final
 
 import typer
@@ -119,6 +122,8 @@ def run(arguments: list[str]) -> int:
         return answer(arguments[1:])
     try:
         verb = arguments[0] if arguments and arguments[0] in VERBS else ""
+        if arguments in ([], ["-h"], ["--help"]):
+            typer.main.get_command(overview())(args=arguments, prog_name="callgate")
         _command(verb, _asks_for_help(arguments), colour())(args=arguments, prog_name="callgate")
     except CallgateError as error:
         complain(error)
@@ -149,6 +154,47 @@ def _asks_for_help(arguments: list[str]) -> bool:
 
 def build(arguments: list[str]) -> typer.Typer:
     """The app with the verb that is asked for, or with all of them."""
+    app = _empty()
+    # One verb needs one module: `callgate wrap` starts with every client, so it starts light.
+    asked = arguments[0] if arguments else ""
+    for verb in [asked] if asked in VERBS else VERBS:
+        _add(app, verb)
+    if asked not in VERBS or _asks_for_help(arguments):
+        from callgate.cli.help_texts import attach
+
+        attach(app)
+    return app
+
+
+def overview() -> typer.Typer:
+    """The app for its own help: each verb with what it says of itself, and no verb's module is loaded for that."""
+    app = _empty()
+    for verb, (place, *group) in VERBS.items():
+        if group:
+            app.add_typer(typer.Typer(help=group[0]), name=verb)
+        else:
+            app.command(verb, help=_docstring(f"{place}.{verb}"))(lambda: None)
+    return app
+
+
+def _docstring(path: str) -> str | None:
+    """What a function says of itself, out of its module's code, which is not run."""
+    module, _, name = path.rpartition(".")
+    file = Path(__file__).parent.joinpath(*module.split("."))
+    file = file / "__init__.py" if file.is_dir() else file.with_suffix(".py")
+    code = SourceFileLoader(f"callgate.cli.{module}", str(file)).get_code(f"callgate.cli.{module}")
+    for part in code.co_consts if code is not None else ():
+        if (
+            isinstance(part, CodeType)
+            and part.co_name == name
+            and part.co_consts
+            and isinstance(part.co_consts[0], str)
+        ):
+            return part.co_consts[0]
+    return _function(path).__doc__
+
+
+def _empty() -> typer.Typer:
     app = typer.Typer(
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -158,14 +204,6 @@ def build(arguments: list[str]) -> typer.Typer:
         help="Checks every call that AI agents make to MCP tools.",
     )
     app.callback()(_options)
-    # One verb needs one module: `callgate wrap` starts with every client, so it starts light.
-    asked = arguments[0] if arguments else ""
-    for verb in [asked] if asked in VERBS else VERBS:
-        _add(app, verb)
-    if asked not in VERBS or _asks_for_help(arguments):
-        from callgate.cli.help_texts import attach
-
-        attach(app)
     return app
 
 

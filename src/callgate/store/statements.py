@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from callgate.audit.records import AuditRow
 from callgate.errors import Reason, Refused
@@ -95,7 +95,8 @@ def upsert(conn: Connection, table: Table, rows: Sequence[Mapping[str, Any]], fr
 
 
 def _insert(conn: Connection) -> Callable[[Table], Any]:
-    return sqlite.insert if conn.dialect.name == "sqlite" else postgresql.insert
+    # The other database's is not loaded.
+    return import_module(f"sqlalchemy.dialects.{conn.dialect.name}").insert  # type: ignore[no-any-return]
 
 
 def count(conn: Connection, table: Table, *where: ColumnElement[bool]) -> int:

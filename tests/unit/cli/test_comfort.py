@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import inspect
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import typer.main
 
 import callgate.cli
 from callgate import errors
-from callgate.cli import VERBS, build, run
+from callgate.cli import VERBS, build, overview, run
 from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
 from callgate.errors import CallgateError, Refused
 from docs import generate
@@ -320,6 +321,21 @@ def test_wrap_starts_as_light_as_it_can():
     assert {name for name in loaded if name.startswith("callgate.cli")} == {"callgate.cli", "callgate.cli.wrap"}
     assert not {name for name in loaded if not name.startswith("callgate")}
     assert "callgate.config" not in loaded
+
+
+def test_the_first_help_loads_no_verb_and_says_what_each_says_of_itself():
+    """It is what somebody types first."""
+    code = (
+        "import sys; from callgate.cli import overview; app = overview();"
+        "print(*[name for name in sys.modules if name.startswith('callgate.cli.')], file=sys.stderr);"
+        "import json; print(json.dumps({one.name: one.help for one in app.registered_commands}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stderr.strip()
+    whole = build([])
+    shown = {name: inspect.cleandoc(text) for name, text in json.loads(done.stdout).items()}
+    assert shown == {one.name: inspect.getdoc(one.callback) for one in whole.registered_commands}
+    assert [one.name for one in overview().registered_groups] == [one.name for one in whole.registered_groups]
 
 
 def test_every_verb_is_there():
