@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from callgate.store import SqlTrust, Store
-from callgate.store.leases import ALONE, SessionLeases
+from callgate.store.leases import _NOTIFY, ALONE, SessionLeases
+from callgate.store.trust import SessionDraft
 from callgate.trust.model import SessionLabel
 from callgate.trust.session_cache import SessionName
 from support.owning import NAME, found, impatient, reads, sessions_on
@@ -160,6 +161,37 @@ async def test_an_owner_whose_count_is_stuck_relies_on_nothing(gateways):
         assert await found(theirs.sessions, "eve@evil.example") == "untrusted"
     finally:
         stuck.set()
+
+
+async def test_one_that_is_let_go_of_while_its_owner_writes_to_it_is_not_relied_on(gateways, monkeypatch):
+    """The writer reads it while it is owned still, and is done when it is not any more."""
+    ours = gateways()
+    await ours.owns()
+    held, (forgotten, seen, left) = ours.leases, [threading.Event() for _ in range(3)]
+    forget, keep, leave, of = held.sessions.forget, held.keep, held._leave, SessionDraft.of
+
+    def forgets(key):
+        forget(key)
+        forgotten.set()
+        assert seen.wait(30)
+
+    def drafts(*given):
+        draft = of(*given)
+        if forgotten.is_set():
+            seen.set()
+        return draft
+
+    monkeypatch.setattr(SessionDraft, "of", drafts)
+    held.sessions.forget = forgets
+    held.keep = lambda *given: left.wait(30) and keep(*given)
+    held._leave = lambda *given: (leave(*given), left.set())
+    with held._connect() as driver:
+        driver.execute(_NOTIFY, (f"{held.owner} {KEY}",))
+    assert await asyncio.to_thread(forgotten.wait, 30)
+    await reads(ours.sessions, "one more page")
+    assert left.is_set()
+    assert KEY not in held.sessions.kept
+    assert await owner_of(ours.store) == ""
 
 
 async def test_an_operator_takes_labels_away_through_another_gateway(gateways):

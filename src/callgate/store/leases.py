@@ -171,6 +171,7 @@ class SessionLeases:
                         for notice in list(driver.notifies(timeout=self.beat_seconds, stop_after=1)):
                             owner, _, key = notice.payload.partition(" ")
                             if owner == self.owner:
+                                self._share(key)
                                 self._leave(driver, key)
                         self._leave_quiet(driver)
                     self._forget()
@@ -202,17 +203,22 @@ class SessionLeases:
         self._until = start + self.relied_seconds
         return True
 
+    def _share(self, key: str) -> None:
+        self._shared[key] = _now() + SHARED_SECONDS
+        while len(self._shared) > _MOST:
+            del self._shared[next(iter(self._shared))]
+
     def _leave(self, driver: psycopg.Connection[Any], key: str) -> None:
         with self._lock:
             self._leaving.add(key)
             self.let_go += 1
             self.sessions.forget(key)
-        self._shared[key] = _now() + SHARED_SECONDS
-        while len(self._shared) > _MOST:
-            del self._shared[next(iter(self._shared))]
         self._used.pop(key, None)
         driver.execute(_LEAVE, (key, self.owner))
-        self._leaving.discard(key)
+        with self._lock:
+            # Once more: the writer may have looked at the session since, when it was owned still.
+            self.let_go += 1
+            self._leaving.discard(key)
 
     def _leave_quiet(self, driver: psycopg.Connection[Any]) -> None:
         before = _now() - QUIET_SECONDS
