@@ -1,7 +1,9 @@
 """A program opens sign-ins in a person's name without end, so that the person's own page has no room left."""
 
 import asyncio
+import dataclasses
 
+import aiohttp
 import pytest
 
 from support.console import live_console
@@ -58,3 +60,21 @@ async def test_the_person_still_approves(console):
     body = {"challengeId": issued["challengeId"], "response": response}
     assert (await console.post(f"/approve/{asked.id}/approve", body, person)).status == 200
     assert (await console.stored(asked)).state == "approved"
+
+
+async def test_a_flood_from_one_address_leaves_the_others_some(console):
+    """Whoever may reach the console keeps nobody else from signing in."""
+    person = await console.sign_in()
+    ended = await asyncio.gather(*(ask(console, f"user{number}") for number in range(400)))
+    assert sorted(answer.status for answer in ended) == [200] * 300 + [429] * 100
+    elsewhere = aiohttp.TCPConnector(local_addr=("127.0.0.2", 0))
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), connector=elsewhere) as http:
+        other = dataclasses.replace(console, http=http)
+        answer = await ask(other)
+        assert answer.status == 200
+        issued = answer.json
+        body = {"challengeId": issued["challengeId"], "response": person.key.get(issued["requestOptions"])}
+        assert (await other.post("/sign-in", body)).status == 200
+        ended = await asyncio.gather(*(ask(other, f"user{number}") for number in range(200)))
+    # Nor does the next one take what is left.
+    assert sum(answer.status == 200 for answer in ended) == 149

@@ -157,8 +157,10 @@ def _name(netloc: str) -> str:
 
 
 class AttemptLimit:
-    """At most `each` tries a minute with one name, and `in_all` with any.
+    """At most `each` tries a minute with one name, and `in_all` with any from one address.
 
+    Of all addresses together it takes twice as many, and from one at most half of those that others leave: a flood from
+    one keeps nobody out elsewhere.
     Kept in memory, by process: it slows guessing down, while what is guessed is long enough to stand by itself.
     """
 
@@ -166,9 +168,9 @@ class AttemptLimit:
         self._each = each
         self._in_all = in_all
         self._clock = clock
-        self._tries: deque[tuple[float, str]] = deque()
+        self._tries: deque[tuple[float, str, str]] = deque()
 
-    def step(self, name: str = "") -> None:
+    def step(self, name: str = "", address: str = "") -> None:
         """Count one try, or refuse it; without a name only all together count. `in_all` bounds what is remembered too.
 
         What is refused is not counted: trying on does not make the wait longer.
@@ -176,12 +178,14 @@ class AttemptLimit:
         now = self._clock()
         while self._tries and self._tries[0][0] <= now - WINDOW:
             self._tries.popleft()
-        same = [at for at, tried in self._tries if tried == name] if name else []
-        if len(self._tries) >= self._in_all:
-            raise _too_many_attempts(self._tries[0][0] + WINDOW - now)
+        same = [at for at, tried, _ in self._tries if tried == name] if name else []
+        own = [at for at, _, by in self._tries if by == address]
+        left = 2 * self._in_all - (len(self._tries) - len(own))
+        if len(own) >= (left + 1) // 2:
+            raise _too_many_attempts((own or [self._tries[0][0]])[0] + WINDOW - now)
         if len(same) >= self._each:
             raise _too_many_attempts(same[0] + WINDOW - now)
-        self._tries.append((now, name))
+        self._tries.append((now, name, address))
 
 
 def _too_many_attempts(seconds: float) -> Refused:

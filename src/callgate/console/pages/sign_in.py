@@ -35,8 +35,8 @@ class SignInPage(Page):
             return RedirectResponse("/", status_code=303)
         return self._context.sign_in_page(onward="/")
 
-    async def options(self, user: Annotated[str, Meta(max_length=256)] | None = None) -> Response:
-        self._pace.step(user or "")
+    async def options(self, request: Request, user: Annotated[str, Meta(max_length=256)] | None = None) -> Response:
+        self._pace.step(user or "", "" if request.client is None else request.client.host)
         try:
             issued = await self._context.approvals.begin_sign_in(user or None)
         except Refused as refused:
