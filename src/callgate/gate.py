@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
@@ -36,13 +36,17 @@ _NO_HEADERS: Final[Headers] = ()
 
 
 class Use(msgspec.Struct, frozen=True):
-    """What a caller uses up by calling, whatever is decided: `item` says what, as the store has it.
+    """What a caller uses up by calling, whatever is decided. A store writes it together with others of its kind.
 
-    `outcome` reads what the store says of it: headers for the answer. Raises Spent where there was nothing left.
+    `holds` says from what became of it whether there was something left, `refusal` what is said where there was not,
+    and `headers` what the answer says of it.
     """
 
+    write: Callable[[Any, Sequence[Any]], Sequence[Any]]
     item: Any
-    outcome: Callable[[Any], Headers]
+    holds: Callable[[Any], bool]
+    refusal: Callable[[Any], Spent]
+    headers: Callable[[Any], Headers] | None = None
 
 
 class Context(msgspec.Struct, frozen=True):

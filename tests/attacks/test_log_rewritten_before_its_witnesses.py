@@ -262,7 +262,7 @@ def test_calls_stop_only_where_that_is_configured(log, seen):
         await cosigning.run_once()
         assert cosigning.report().states[0].problem
         await log.decided(decision(50))
-        log.overdue = lambda: cosigning.overdue(10)
+        log.configure(0, lambda: cosigning.overdue(10))
         cosigning._clock = lambda: decision(10).at / 1000 + 9
         await log.decided(decision(51))
         cosigning._clock = lambda: decision(10).at / 1000 + 11

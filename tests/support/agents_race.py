@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from callgate.agents.limits import Limit, StoreLimiter
-from callgate.agents.storage import Take
+from callgate.agents.storage import NonceUse
+from callgate.canonical import parts_hash
+from callgate.errors import Reason, SentBefore
+from callgate.gate import Use
 from callgate.store import DECISION, AuditRow, SqlAgents, Store
 from support import racing
 
@@ -39,8 +42,12 @@ async def _do(shelf: SqlAgents, store: Store, job: dict[str, Any]) -> Any:
 
 async def _decide(shelf: SqlAgents, store: Store, job: dict[str, Any]) -> list[bool]:
     """A record that uses up a nonce and a call of a budget; what became of each use."""
-    used = Take("b", 1e-9, job["burst"], key=b"k" * 32)
-    uses = (shelf.nonce_use(SCOPE, job["nonce"], NOW, NOW), shelf.budget_use([used], NOW))
+    limiter = StoreLimiter(shelf, clock=lambda: NOW / 1000)
+    nonce = NonceUse(parts_hash(SCOPE, job["nonce"]), NOW, NOW)
+    uses = (
+        Use(shelf.write_nonces, nonce, bool, lambda _: SentBefore(Reason.NONCE_REPLAY)),
+        limiter.use("somebody", [Limit("agent", 1e-6, job["burst"])]),
+    )
     row = AuditRow(DECISION, NOW, job["nonce"], "srv", "tool", "allow", None, b"body", b"seal" * 9)
     found = await store.append(row, uses)
     return [use.holds(result) for use, result in zip(uses, found, strict=False)]

@@ -212,7 +212,7 @@ async def test_a_switch_that_is_on_is_not_waited_for():
 
 # ---- what a caller uses up ----
 
-NONCE = Use("a nonce", lambda _result: ())
+NONCE = Use(lambda _driver, uses: uses, "a nonce", bool, lambda _: SentBefore(Reason.NONCE_REPLAY))
 
 
 class AtOnce:

@@ -244,18 +244,22 @@ class StoreLimiter:
 
     def use(self, agent: str, limits: Sequence[Limit]) -> Use:
         """The same call, for whoever counts it in the transaction of its decision."""
-        takes = [_take(limit, agent) for limit in limits]
-        item = self._repository.budget_use(takes, int(self._clock() * 1000))
-        return Use(item, partial(_counted, limits))
+        asked = [(take.key, take) for take in (_take(limit, agent) for limit in limits)]
+        item = asked, int(self._clock() * 1000)
+        return Use(self._repository.write_budgets, item, _enough, partial(_over, limits), partial(_told, limits))
 
 
-def _counted(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Headers:
-    """What the answer says of a call that was counted; raises Spent where it was one too many."""
+def _enough(budgets: Sequence[BucketState]) -> bool:
+    return all(budget.ok for budget in budgets)
+
+
+def _told(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Headers:
+    return allowance(limits, budgets).answering
+
+
+def _over(limits: Sequence[Limit], budgets: Sequence[BucketState]) -> Spent:
     found = allowance(limits, budgets)
-    headers = found.answering
-    if not found.ok:
-        raise OverBudget(found.refusal(), headers)
-    return headers
+    return OverBudget(found.refusal(), found.answering)
 
 
 @lru_cache(4096)

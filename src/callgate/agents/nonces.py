@@ -33,9 +33,11 @@ class MemoryNonces:
         return self.take(scope, nonce, expires_at, now)
 
     def take(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
+        return self.take_digest(parts_hash(scope, nonce), expires_at, now)
+
+    def take_digest(self, digest: bytes, expires_at: int, now: int) -> bool:
         if expires_at < now:
             return False
-        digest = parts_hash(scope, nonce)
         with self._lock:
             self._sweep(now, _SWEEP)
             if self._known.get(digest, -1) >= now:

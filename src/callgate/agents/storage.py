@@ -59,6 +59,14 @@ class BucketState(msgspec.Struct, frozen=True):
     wait_ms: float = 0.0
 
 
+class NonceUse(msgspec.Struct, frozen=True, gc=False):
+    """A nonce that somebody wants to use, by its digest."""
+
+    digest: bytes
+    expires_at: int
+    now: int
+
+
 class NonceStore(Protocol):
     """The part of the store that decides whether a nonce is new."""
 
@@ -69,17 +77,16 @@ class NonceStore(Protocol):
         """
 
 
-class HandedOver(Protocol):
-    """Says what a store uses up in the transaction of a decision, as the store has it."""
+class UseWriters(Protocol):
+    """How a store uses up nonces and budgets in the transaction of a decision: many at once, what became of each."""
 
-    def nonce_use(self, scope: str, nonce: str, expires_at: int, now: int) -> Any:
-        """What `take_nonce` would record; its outcome says whether that was new."""
+    def write_nonces(self, driver: Any, uses: Sequence[NonceUse], /) -> Sequence[bool]:
+        """Whether each was new."""
 
-    def budget_use(self, takes: Sequence[Take], now: int) -> Any:
-        """What `spend_all` would take; each has the key of its bucket."""
-
-    async def use_up(self, uses: Sequence[Any]) -> Sequence[Any]:
-        """Use these up in a transaction of their own; what became of each, up to the first that was not there."""
+    def write_budgets(
+        self, driver: Any, uses: Sequence[tuple[Sequence[tuple[bytes, Take]], int]], /
+    ) -> Sequence[Sequence[BucketState]]:
+        """How the buckets of each stand, by their keys, at its time."""
 
 
 class DirectoryStore(Protocol):
@@ -105,7 +112,7 @@ class DirectoryStore(Protocol):
         """Call `changed`, on any thread and maybe without need, soon after others changed something; gives its end."""
 
 
-class AgentRepository(NonceStore, DirectoryStore, HandedOver, Protocol):
+class AgentRepository(NonceStore, DirectoryStore, UseWriters, Protocol):
     """Nonces, keys, agents, directories and budgets."""
 
     async def add_key(self, key: ApiKey) -> None:

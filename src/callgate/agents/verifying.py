@@ -23,9 +23,10 @@ from http_sf.retrofit import retrofit
 from callgate.agents.keys import ECDSA_P256, ED25519, RSA_PSS_256, RSA_PSS_512, PublicKey
 from callgate.agents.model import MAX_WINDOW, SKEW, TAG, Profile, Signed, Verified
 from callgate.agents.nonces import StrangersShare
-from callgate.agents.storage import NonceStore
+from callgate.agents.storage import NonceStore, NonceUse, UseWriters
+from callgate.canonical import parts_hash
 from callgate.errors import ConfigError, Reason, Refused, SentBefore
-from callgate.gate import Caller, Headers, Use
+from callgate.gate import Caller, Use
 
 # More than any honest request has; a header is refused whole before anything of it is read.
 MAX_FIELD: Final = 8_192
@@ -704,7 +705,7 @@ class Verifier:
         clock: Clock = time.time,
         *,
         share: StrangersShare | None = None,
-        hand_over: Callable[[str, str, int, int], Any] | None = None,
+        later: UseWriters | None = None,
     ) -> None:
         if problems := settings.problems(nonces=nonces is not None):
             raise ConfigError("; ".join(problems), advice="Change the settings for signatures and start again.")
@@ -714,12 +715,14 @@ class Verifier:
         self._lookup = lookup
         self._nonces = nonces
         self._share = share or StrangersShare()
-        # What stands for a nonce that is used up later, as the store has it.
-        self._hand_over = hand_over
+        # Uses up nonces in the transaction of a decision.
+        self._later = later
         self._clock = clock
         self._needs_nonce = nonces is not None and settings.nonce == "required"
         self._needs_digest = settings.content_digest == "required"
         self._longest, self._skew = settings.max_window, settings.skew
+        # A nonce is remembered for longer than any node, whose clock may be behind by `skew`, takes the signature.
+        self._kept = 1 + settings.skew
         # What of a request has to be signed, for Accept-Signature (RFC 9421 §5.1).
         digest = ' "content-digest"' if settings.content_digest == "required" else ""
         self.accepted = f'sig1=("@authority"{digest});created;expires;tag="{TAG}"'
@@ -847,20 +850,17 @@ class Verifier:
         terms, whose = one.holds.terms, one.whose
         if whose.denied or terms.nonce is None or self._nonces is None:
             return ()
-        if self._hand_over is None or not whose.caller.listed:
+        if self._later is None or not whose.caller.listed:
             return None
-        item = self._hand_over(one.holds.key.thumbprint, terms.nonce, self._until(terms), round(self._clock() * 1000))
-        return (Use(item, _first_use),)
-
-    def _until(self, terms: Terms) -> int:
-        """Remembered for longer than any node, whose clock may be behind by `skew`, takes the signature."""
-        return (terms.expires + 1 + self._skew) * 1000
+        digest = parts_hash(one.holds.key.thumbprint, terms.nonce)
+        item = NonceUse(digest, (terms.expires + self._kept) * 1000, round(self._clock() * 1000))
+        return (Use(self._later.write_nonces, item, bool, _sent_before),)
 
     async def _take(self, nonces: NonceStore, one: _Attributed) -> bool:
         terms, key = one.holds.terms, one.holds.key
         if terms.nonce is None:
             return True
-        until, now = self._until(terms), round(self._clock() * 1000)
+        until, now = (terms.expires + self._kept) * 1000, round(self._clock() * 1000)
         listed = one.whose.caller.listed
         if not listed:
             self._share.demand(key.directory, now)
@@ -871,10 +871,8 @@ class Verifier:
         return True
 
 
-def _first_use(new: bool) -> Headers:
-    if not new:
-        raise SentBefore(Reason.NONCE_REPLAY)
-    return ()
+def _sent_before(_new: bool) -> SentBefore:
+    return SentBefore(Reason.NONCE_REPLAY)
 
 
 async def _by_key(verified: Verified) -> Attribution:

@@ -38,9 +38,9 @@ def configured_proofs(
         required = agents.signatures.content_digest == "required" or agents.names_tools
         settings = _settings(agents, production=production)
         share = StrangersShare()
-        lenient = Verifier(settings, directories.key, shelf, share=share, hand_over=shelf.nonce_use)
+        lenient = Verifier(settings, directories.key, shelf, share=share, later=shelf)
         digest = msgspec.structs.replace(settings, content_digest="required" if required else "optional")
-        strict = Verifier(digest, directories.key, shelf, share=share, hand_over=shelf.nonce_use)
+        strict = Verifier(digest, directories.key, shelf, share=share, later=shelf)
     return Proofs(
         directories=directories,
         strict=strict,

@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,12 +135,7 @@ class Runtime:
         )
         try:
             keyring, days = Keyring(config.store.keys_path), config.audit.retention_days
-            runtime: Runtime
-
-            def overdue() -> str | None:
-                return runtime.overdue()
-
-            audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days, overdue=overdue)
+            audit = await asyncio.to_thread(AuditLog, store, keyring, retention_days=days)
             runtime = cls(
                 config,
                 store,
@@ -391,7 +387,6 @@ class Runtime:
         self.metrics.know(config.servers, config.audit.witnesses)
         self.switch.force(config.policy.block_all)
         self._arguments = arguments
-        self.audit.keep_for(config.audit.retention_days)
         self._follow_witnesses(config)
         self.config = config
         return site
@@ -433,7 +428,7 @@ class Runtime:
             return f"{self.audit.forked}"
         if self.audit.unwritable is not None:
             return f"nothing can be written: {self.audit.unwritable}"
-        return self.overdue()
+        return self.audit.overdue()
 
     def notice(self) -> str:
         """What is worth a word although the gateway is ready."""
@@ -470,11 +465,10 @@ class Runtime:
 
     def _follow_witnesses(self, config: Config) -> None:
         self.cosigning.configure(extracts.witnesses(config), config.audit.demanded)
-
-    def overdue(self) -> str | None:
-        """Why no call may pass, where witnesses have to have seen what is on record."""
-        within = self.config.audit.cosigned_within_seconds
-        return None if within is None else self.cosigning.overdue(within)
+        within = config.audit.cosigned_within_seconds
+        # Why no call may pass, where witnesses have to have seen what is on record.
+        overdue = None if within is None else partial(self.cosigning.overdue, within)
+        self.audit.configure(config.audit.retention_days, overdue)
 
     async def ask_witnesses(self) -> None:
         """Have the log cosigned, while this runs."""

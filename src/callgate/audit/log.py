@@ -530,7 +530,6 @@ class AuditLog:
         keyring: LogKeys,
         *,
         retention_days: int = 180,
-        overdue: Callable[[], str | None] = lambda: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.store = store
@@ -544,7 +543,7 @@ class AuditLog:
         self.dropped = 0
         self.tampered: Tampered | None = None
         # Why no call may pass, where witnesses have to have seen what is on record.
-        self._overdue = overdue
+        self._overdue: Callable[[], str | None] | None = None
         self._sequencer.check_continuation()
 
     async def decided(self, record: DecisionRecord, uses: tuple[Use, ...] = ()) -> Headers:
@@ -567,10 +566,13 @@ class AuditLog:
 
     async def use_up(self, uses: tuple[Use, ...], row: AuditRow | None = None) -> Headers:
         """The same ahead of the decision, in a transaction of its own."""
-        found = await self.store.append(row, tuple([use.item for use in uses]))
+        found = await self.store.append(row, uses)
         headers: Headers = ()
         for use, result in zip(uses, found, strict=False):
-            headers += use.outcome(result)
+            if not use.holds(result):
+                raise use.refusal(result)
+            if use.headers is not None:
+                headers += use.headers(result)
         if len(found) != len(uses):
             raise Refused(Reason.AUDIT_UNAVAILABLE, "the store did not use up what the call stands on")
         return headers
@@ -608,8 +610,10 @@ class AuditLog:
         forked = self._sequencer.forked
         if forked is not None:
             raise Refused(Reason.AUDIT_UNAVAILABLE, str(forked), advice=forked.advice)
-        if isinstance(record, DecisionRecord) and record.verdict == "allow" and (late := self._overdue()) is not None:
-            raise Refused(Reason.AUDIT_UNAVAILABLE, late, advice=_OVERDUE)
+        if self._overdue is not None and isinstance(record, DecisionRecord) and record.verdict == "allow":
+            late = self._overdue()
+            if late is not None:
+                raise Refused(Reason.AUDIT_UNAVAILABLE, late, advice=_OVERDUE)
         return self._row(record)
 
     def _row(self, record: Record) -> AuditRow:
@@ -666,9 +670,14 @@ class AuditLog:
         """Keep the first sign of tampering: it stays a fact, even if later records can be added again."""
         self.tampered = self.tampered or tampering
 
-    def keep_for(self, days: int) -> None:
-        """Follow a changed configuration."""
+    def configure(self, days: int, overdue: Callable[[], str | None] | None) -> None:
+        """Follow a configuration. `overdue` says why no call may pass, where witnesses have to have seen the log."""
         self.retention_days = days
+        self._overdue = overdue
+
+    def overdue(self) -> str | None:
+        """Why no call may pass, where witnesses have to have seen what is on record."""
+        return None if self._overdue is None else self._overdue()
 
     async def start(self) -> None:
         """Begin to integrate records, starting with what a crash has left over."""

@@ -11,6 +11,7 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from callgate.audit.records import AuditRow
+from callgate.gate import Use
 
 CHECKPOINT: Final = "checkpoint"
 SEAL: Final = "seal"
@@ -200,7 +201,7 @@ class Storage(Protocol):
     def failing(self) -> str | None:
         """Why the last batch of writes could not be written; None if it was."""
 
-    async def append(self, row: AuditRow | None, uses: tuple[Any, ...] = ()) -> list[Any]:
+    async def append(self, row: AuditRow | None, uses: tuple[Use, ...] = ()) -> list[Any]:
         """Write a row, durable when this returns, with what it uses up; what became of each use. The row is written
         only where all of it was there."""
 

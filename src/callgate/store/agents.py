@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final, TypeAlias
 
-import msgspec
 from sqlalchemy import Connection
 
 from callgate.agents import limits, storage
 from callgate.agents.limits import Asked, spend
 from callgate.agents.model import ApiKey
-from callgate.agents.storage import BucketState, Fetched, Listed, Take
+from callgate.agents.storage import BucketState, Fetched, Listed, NonceUse, Take
 from callgate.canonical import parts_hash
 from callgate.store.backend import Backend
-from callgate.store.front import Consumed, Store
+from callgate.store.front import Store
 from callgate.store.sqlite import SqliteBackend
 from callgate.store.statements import SWEEP_ROWS, Repository, Statement, pack, sweep, sweeping, unpack
 
@@ -93,14 +92,6 @@ _TAKE_NONCES: Final = (
 )
 
 
-class NonceUse(msgspec.Struct, frozen=True, gc=False):
-    """One that somebody wants to use."""
-
-    digest: bytes
-    expires_at: int
-    now: int
-
-
 class NonceWriter:
     """Writes the nonces of a batch; for each, whether it was new. Ahead of budgets: a replay uses up nobody's."""
 
@@ -174,10 +165,6 @@ _FULL_SOONEST: Final = Statement(
 )
 
 
-def _enough(budgets: Sequence[BucketState]) -> bool:
-    return all(budget.ok for budget in budgets)
-
-
 class SqlAgents(Repository):
     """The agents room's `AgentRepository`."""
 
@@ -186,8 +173,8 @@ class SqlAgents(Repository):
         backend = store.backend
         self._read_now = backend.read_now if isinstance(backend, SqliteBackend) else None
         self._most_budgets = budgets
-        self._take = NonceWriter(backend).write
-        self._spend = BudgetWriter(backend).write
+        self.write_nonces: Callable[[Any, Sequence[NonceUse]], list[bool]] = NonceWriter(backend).write
+        self.write_budgets = BudgetWriter(backend).write
 
     # -- keys --------------------------------------------------------------------------------------------------
 
@@ -332,17 +319,8 @@ class SqlAgents(Repository):
             return False
         latest = storage.LATEST
         one = NonceUse(parts_hash(scope, nonce), max(0, min(expires_at, latest)), max(0, min(now, latest)))
-        new: bool = await self._store.run_together(self._take, one)
+        new: bool = await self._store.run_together(self.write_nonces, one)
         return new
-
-    def nonce_use(self, scope: str, nonce: str, expires_at: int, now: int) -> Consumed:
-        return Consumed(self._take, NonceUse(parts_hash(scope, nonce), storage.moment(expires_at), now), bool)
-
-    def budget_use(self, takes: Sequence[Take], now: int) -> Consumed:
-        return Consumed(self._spend, ([(take.key, take) for take in takes], now), _enough)
-
-    async def use_up(self, uses: Sequence[Consumed]) -> list[Any]:
-        return await self._store.append(None, tuple(uses))
 
     async def spend(self, bucket: str, cost: float, per_ms: float, burst: float, now: int) -> tuple[bool, float]:
         (budget,) = await self.spend_all([Take(bucket, per_ms, burst, cost)], now)
@@ -351,7 +329,7 @@ class SqlAgents(Repository):
     async def spend_all(self, takes: Sequence[Take], now: int) -> Sequence[BucketState]:
         # What has its key was checked when that was made.
         wanted = [(take.key, take) for take in takes] if all(take.key for take in takes) else limits.asked(takes)
-        budgets: list[BucketState] = await self._store.run_together(self._spend, (wanted, now))
+        budgets: list[BucketState] = await self._store.run_together(self.write_budgets, (wanted, now))
         return budgets
 
     async def prune(self, now: int) -> int:

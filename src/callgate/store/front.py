@@ -12,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 from sqlalchemy import Connection
 
 from callgate.audit.records import AuditRow
 from callgate.errors import StoreError, StoreUnavailable
+from callgate.gate import Use
 from callgate.store import migrate
 from callgate.store.audit import AuditTables
 from callgate.store.backend import Backend, choose
@@ -28,15 +29,6 @@ log = logging.getLogger(__name__)
 
 # Writes all items of a batch at once, on the driver's connection; what became of each, in their order.
 Together: TypeAlias = Callable[[Any, Sequence[Any]], Sequence[Any]]
-
-
-class Consumed(NamedTuple):
-    """Something that can be used up once: written with others of its kind. `holds` reads from what became of it
-    whether it was still there."""
-
-    together: Together
-    item: Any
-    holds: Callable[[Any], bool]
 
 
 class Job(msgspec.Struct, eq=False):
@@ -55,7 +47,7 @@ class Job(msgspec.Struct, eq=False):
     told: tuple[asyncio.AbstractEventLoop, Callable[[Any], None]] | None = None
     result: Any = None
     error: BaseException | None = None
-    uses: tuple[Consumed, ...] = ()
+    uses: tuple[Use, ...] = ()
 
     @property
     def abandoned(self) -> bool:
@@ -240,14 +232,14 @@ class Writer:
 
     def _write_together(self, driver: Any, batch: Sequence[Job], rows: Sequence[AuditRow]) -> None:
         """After the operations: whatever they lock is locked first, in every process."""
-        kinds: dict[Together, list[tuple[Job, Consumed | None]]] = {}
+        kinds: dict[Together, list[tuple[Job, Use | None]]] = {}
         for job in batch:
             if job.together is not None:
                 kinds.setdefault(job.together, []).append((job, None))
             if job.uses:
                 job.result, job.error = [], None
                 for one in job.uses:
-                    kinds.setdefault(one.together, []).append((job, one))
+                    kinds.setdefault(one.write, []).append((job, one))
         # In one order over all processes: two batches that lock the same rows wait for each other, never in a circle.
         # The same order has a nonce before a budget: who sends a request again uses up nothing of its sender's.
         for write, wanted in sorted(kinds.items(), key=lambda kind: _lock_order(kind[0])):
@@ -448,7 +440,7 @@ class Store:
 
     # -- the hot path ------------------------------------------------------------------------------------------
 
-    async def append(self, row: AuditRow | None, uses: tuple[Consumed, ...] = ()) -> list[Any]:
+    async def append(self, row: AuditRow | None, uses: tuple[Use, ...] = ()) -> list[Any]:
         """Write one audit row, durable when this returns, in the transaction in which all that it uses is used up.
 
         What became of each use, as far as it came to it: where one was not there, the row is not written. What was

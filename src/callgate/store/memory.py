@@ -16,11 +16,12 @@ from sqlalchemy.pool import StaticPool
 
 from callgate.agents import storage
 from callgate.agents.nonces import MemoryNonces
-from callgate.agents.storage import BucketState, Fetched, Take
+from callgate.agents.storage import BucketState, Fetched, NonceUse, Take
 from callgate.audit.records import AuditRow
+from callgate.gate import Use
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
-from callgate.store.front import Consumed, Job, Store, T, Together
+from callgate.store.front import Job, Store, T, Together
 from callgate.store.sqlite import SqliteBackend
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ class MemoryStore(Store):
         super().__init__(backend, busy_seconds=0.0)
         weakref.finalize(self, backend.engine.dispose)
 
-    async def append(self, row: AuditRow | None, uses: tuple[Consumed, ...] = ()) -> list[Any]:
+    async def append(self, row: AuditRow | None, uses: tuple[Use, ...] = ()) -> list[Any]:
         job = Job(row, None, None, 0.0, uses=uses)
         self._writer.write_now(job)
         if job.error is not None:
@@ -96,15 +97,13 @@ class MemoryAgents(SqlAgents):
         super().__init__(MemoryStore(), budgets=budgets)
         self._nonces = MemoryNonces(nonces)
         self._spent = 0
+        self.write_nonces = self._take_each
+
+    def _take_each(self, _driver: object, uses: Sequence[NonceUse]) -> list[bool]:
+        return [self._nonces.take_digest(use.digest, use.expires_at, use.now) for use in uses]
 
     async def take_nonce(self, scope: str, nonce: str, expires_at: int, now: int) -> bool:
         return self._nonces.take(scope, nonce, expires_at, now)
-
-    def nonce_use(self, scope: str, nonce: str, expires_at: int, now: int) -> Consumed:
-        def take(_driver: object, wanted: Sequence[None]) -> list[bool]:
-            return [self._nonces.take(scope, nonce, expires_at, now) for _ in wanted]
-
-        return Consumed(take, None, bool)
 
     async def keep_directory(self, fetched: Fetched) -> bool:
         kept = await super().keep_directory(fetched)
