@@ -9,6 +9,8 @@ import pytest
 
 from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
 from callgate.pinning.identity.disk import LocalDisk, account_home
+from callgate.pinning.listing import ToolListing, observed
+from callgate.pinning.review import started_with
 from support.registry import requirement
 from support.table import rows
 
@@ -519,3 +521,11 @@ def test_an_edited_file_of_the_command_is_another_server_where_it_can_say_what_r
     before = stdio_identity(argv, cwd=str(folder))
     file.write_text(text)
     assert (stdio_identity(argv, cwd=str(folder)).server_id != before.server_id) is another
+
+
+@rows(("argv", "said"), [(["python3", "srv.py"], True), (["./srv.py"], False), (["npx", "-y", "a@1.0.0"], False)])
+def test_what_a_script_loads_from_beside_it_is_said_to_be_unknown(tmp_path, argv, said):
+    (tmp_path / "srv.py").write_text("import beside\n")
+    identity = stdio_identity(argv, cwd=str(tmp_path))
+    seen = observed(identity, ToolListing([]), 0, name="srv").server
+    assert any("What that file loads from beside it is not" in fact for fact in started_with(seen)) is said

@@ -422,11 +422,17 @@ def _order(view: ToolView) -> tuple[bool, bool, str]:
     return view.kind != "server", view.kind == "prompt", view.tool
 
 
+# An interpreter and the file that it runs.
+_INTERPRETED: Final = re.compile(r"[\w.+-]+ file:")
+
+
 def started_with(seen: ServerSeen) -> Iterable[str]:
     """What an approval holds for beside the package or file, and what may vary."""
     bound = [f"`{part.shown}`" for part in seen.bound if not part.data and not part.marked]
     if bound:
         yield f"Approvals hold for it only as it is started now, with {', '.join(bound)}."
+    if _INTERPRETED.match(seen.server_id):
+        yield "The file that it runs is bound by its content. What that file loads from beside it is not."
     if data := [f"`{part.shown}`" for part in seen.bound if part.data or part.marked]:
         yield f"What may be another one, without a new review: {', '.join(data)}."
 
