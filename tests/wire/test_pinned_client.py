@@ -445,7 +445,7 @@ async def test_the_pin_is_the_gateways(pinned, tmp_path, road):
     server_id = pinned.identity(way.server).server_id
     theirs = {one.tool: one for one in until(lambda: pinned.tools_seen(server_id), "it was met")}
     async with pinning(server, road.mode, tmp_path / "pins.db") as client:
-        ours = {one.tool: one for one in await client._store.shelf.tools(server_id)}
+        ours = {one.tool: one for one in await client._store.repository.tools(server_id)}
     assert ours.keys() == theirs.keys() == {"odd", "large", "plain"}
     for name, one in ours.items():
         assert one.approval_hash == theirs[name].approval_hash

@@ -81,7 +81,7 @@ class Documents(Generic[T]):
         self,
         kind: DocumentKind[T],
         fetcher: Fetcher,
-        shelf: DirectoryStore,
+        repository: DirectoryStore,
         clock: Callable[[], float],
         times: Times,
         *,
@@ -91,7 +91,7 @@ class Documents(Generic[T]):
         self._kind = kind
         self._fetcher = fetcher
         self._known_fetcher = fetcher.apart()
-        self._repository = shelf
+        self._repository = repository
         self._clock = clock
         self._times = times
         self._most = most

@@ -391,7 +391,7 @@ T = TypeVar("T")
 
 
 async def refreshed(
-    documents: Documents[T], shelf: DirectoryStore, url: str, names: Callable[[T], Collection[str]], now: int
+    documents: Documents[T], repository: DirectoryStore, url: str, names: Callable[[T], Collection[str]], now: int
 ) -> Refreshed:
     """Fetch it; what came counts everywhere at once. If that fails, what was held stays, here and elsewhere."""
     before = await documents.held(url)
@@ -401,8 +401,8 @@ async def refreshed(
         reason, text = ("unknown", "") if failure is None else (failure.reason, failure.text)
         return Refreshed(url, ok=False, failure=reason, text=text)
     # Others hold their own copies: the flush makes them let go, and what was fetched is put back in its place.
-    await shelf.flush_directory(url, now)
-    await shelf.keep_directory(replace(held.fetched, version=await shelf.directories_version()))
+    await repository.flush_directory(url, now)
+    await repository.keep_directory(replace(held.fetched, version=await repository.directories_version()))
     had = set() if before is None else set(names(before.value))
     has = set(names(held.value))
     return Refreshed(url, ok=True, added=tuple(sorted(has - had)), removed=tuple(sorted(had - has)))

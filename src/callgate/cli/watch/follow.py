@@ -133,7 +133,7 @@ class StoreFollower:
         self._runner = runner
         self._user = user
         self._url = console_url(config)
-        self._shelf = SqlApprovals(store)
+        self._approval_store = SqlApprovals(store)
         self._calls = CallFollower(store) if calls else None
         # The kill switch and other versions of servers.
         self._others = others
@@ -191,7 +191,7 @@ class StoreFollower:
 
     def _approvals(self, *, new: bool) -> Iterator[ApprovalSeen]:
         now = _now()
-        found = self._runner.run(self._shelf.requests(self._user, states=("waiting",), limit=_MOST))
+        found = self._runner.run(self._approval_store.requests(self._user, states=("waiting",), limit=_MOST))
         waiting = {one.id: one for one in reversed(found) if phase(one, now) == "waiting"}
         for key, one in waiting.items():
             if key not in self._shown:
@@ -200,7 +200,7 @@ class StoreFollower:
         over = [one for key, one in self._waiting.items() if key not in waiting]
         self._waiting = waiting
         for one in over:
-            last = self._runner.run(self._shelf.request(one.id))
+            last = self._runner.run(self._approval_store.request(one.id))
             # Among more than can be looked at it may only be out of sight.
             if last is not None and phase(last, now) != "waiting":
                 yield self._seen(last, now, new=False)

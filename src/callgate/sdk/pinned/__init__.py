@@ -114,7 +114,7 @@ class PinnedClient:
             keeping = asyncio.create_task(lease.keep(), name="callgate-lease")
             stack.push_async_callback(_cancel, keeping)
             recorder = PinRecorder(
-                store.shelf,
+                store.repository,
                 store.audit,
                 self._policy,
                 process=holder,

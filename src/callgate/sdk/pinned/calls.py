@@ -70,7 +70,7 @@ class PinStore(msgspec.Struct, frozen=True):
     """The parts, opened. `closed` is the kill switch as the gate has it; `options` name this store in a command."""
 
     pins: Pins
-    shelf: SqlPins
+    repository: SqlPins
     audit: AuditLog
     closed: Callable[[], Refused | None]
     options: tuple[str, ...]
@@ -108,12 +108,12 @@ async def open_pin_store(place: str | Path, settings: PinningSettings) -> AsyncI
         return [key.secret for key in keyring.versions(_KEY)]
 
     async with open_store(section) as (store, audit, switch):
-        shelf = SqlPins(store)
-        if await shelf.head() is None:
+        repository = SqlPins(store)
+        if await repository.head() is None:
             # Only where nothing was sealed yet: a key that is missing later must be missed.
             await asyncio.to_thread(keyring.make, _KEY)
-        pins = Pins(shelf, keys, settings=settings, witness=audit.admin)
-        yield PinStore(pins, shelf, audit, switch.refusal, store_option(section))
+        pins = Pins(repository, keys, settings=settings, witness=audit.admin)
+        yield PinStore(pins, repository, audit, switch.refusal, store_option(section))
 
 
 class ServerLease:
@@ -386,7 +386,7 @@ class PinRecorder:
 
     def __init__(
         self,
-        shelf: PinRepository,
+        repository: PinRepository,
         audit: AuditLog,
         policy: ArgumentsPolicy,
         *,
@@ -395,7 +395,7 @@ class PinRecorder:
         review: str,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._shelf = shelf
+        self._repository = repository
         self._audit = audit
         self._policy = policy
         self._process = process
@@ -450,8 +450,8 @@ class PinRecorder:
         if again and not found.fresh and at - self._written[2] < _TOUCH_SECONDS:
             return
         try:
-            before = next((one for one in await self._shelf.servers() if one.lineage == server.lineage), None)
-            changes = await self._shelf.saw(server, sight.tools, whole=sight.whole)
+            before = next((one for one in await self._repository.servers() if one.lineage == server.lineage), None)
+            changes = await self._repository.saw(server, sight.tools, whole=sight.whole)
         except CallgateError as error:
             # Nobody can approve what could not be kept; what was approved before goes on.
             log.warning("tools of %s not kept for review: %s", server.name, error)

@@ -91,7 +91,7 @@ class VerifiedApproval(Extension):
         clock: Callable[[], float] = time.time,
         random: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        """`store`: a file, a URL such as `postgresql://…`, or a shelf of your own; by default the store of `callgate`.
+        """`store`: a file, a URL such as `postgresql://…`, or your own repository; by default the store of `callgate`.
 
         `user`: who approves, or a function that tells it from the request; by default the only user in the store.
         `server_id`: what sets this server apart in all that is signed; by default one is made and kept in the store.
@@ -263,8 +263,10 @@ class VerifiedApproval(Extension):
         user = None if callable(self._approver) else self._approver
         return open_service(self._place, self._make_approvals, self._handler.server_name, self._server_id, user=user)
 
-    def _make_approvals(self, shelf: ApprovalRepository, witness: Witness) -> Approvals:
-        return Approvals(shelf, self._party, self._settings, clock=self._clock, random=self._random, witness=witness)
+    def _make_approvals(self, repository: ApprovalRepository, witness: Witness) -> Approvals:
+        return Approvals(
+            repository, self._party, self._settings, clock=self._clock, random=self._random, witness=witness
+        )
 
 
 def _mark(

@@ -183,7 +183,7 @@ def _not_attached() -> Refused:
     )
 
 
-# A file, a URL as `store.url` takes it, or somebody's own shelf; None is the store that `callgate` uses by default.
+# A file, a URL as `store.url` takes it, or somebody's own repository; None is the store that `callgate` uses.
 Place: TypeAlias = str | Path | ApprovalRepository | None
 MakeApprovals: TypeAlias = Callable[[ApprovalRepository, Witness], Approvals]
 _REDACTED: Final = ArgumentsPolicy("redacted", ())
@@ -256,10 +256,10 @@ async def _open_store(
     place: str | Path | None, make: MakeApprovals, server: str, server_id: str | None
 ) -> AsyncIterator[OpenedService]:
     async with open_store(store_section(place)) as (store, audit, switch):
-        shelf = SqlApprovals(store)
-        approvals = make(shelf, audit.admin)
-        chosen = await _server_id(shelf, server, server_id)
-        recorder = ApprovalRecorder(shelf, audit, secrets.token_hex(6))
+        repository = SqlApprovals(store)
+        approvals = make(repository, audit.admin)
+        chosen = await _server_id(repository, server, server_id)
+        recorder = ApprovalRecorder(repository, audit, secrets.token_hex(6))
         yield OpenedService(approvals, chosen, recorder, switch.refusal)
 
 
@@ -278,18 +278,18 @@ def how_to_enrol(place: str | Path | None, user: str | None) -> str:
     return shlex.join(words)
 
 
-async def _server_id(shelf: ApprovalRepository, server: str, given: str | None) -> str:
+async def _server_id(repository: ApprovalRepository, server: str, given: str | None) -> str:
     """§4.6: never the same for two servers, also where both keep their approvals in one store."""
     if given is not None:
         return given
-    return check_server_id(f"{await shelf.identity(str(uuid.uuid4()))}/library:{server}")
+    return check_server_id(f"{await repository.identity(str(uuid.uuid4()))}/library:{server}")
 
 
 class ApprovalRecorder:
     """Decisions and outcomes; without a log, only what a decision uses up is kept."""
 
-    def __init__(self, shelf: ApprovalRepository, audit: AuditLog | None, process: str) -> None:
-        self._shelf = shelf
+    def __init__(self, repository: ApprovalRepository, audit: AuditLog | None, process: str) -> None:
+        self._repository = repository
         self._audit = audit
         self._process = process
 
@@ -297,7 +297,7 @@ class ApprovalRecorder:
         """Make a decision durable, in one transaction with what it uses up (SEP-2672 §4.8, steps 13 and 14)."""
         record = decision_record(call, decision, _REDACTED, self._process)
         for use in decision.uses:
-            await self._shelf.use(use, None if self._audit is None else self._audit.row(record))
+            await self._repository.use(use, None if self._audit is None else self._audit.row(record))
         if self._audit is not None and not decision.uses:
             await self._audit.decided(record)
         if decision.refused is not None:

@@ -58,7 +58,7 @@ class AgentSession:
 
     def __init__(
         self,
-        shelf: TrustShelf,
+        repository: TrustShelf,
         name: str,
         agent: str,
         fingerprints: Fingerprints,
@@ -67,7 +67,7 @@ class AgentSession:
     ) -> None:
         self.key: Final = session_key(name)
         self.memory = Memory(fingerprints)
-        self._shelf = shelf
+        self._repository = repository
         self._agent = agent
         self._fingerprints = fingerprints
         self._clock = clock
@@ -88,7 +88,7 @@ class AgentSession:
         return int(self._clock() * 1000)
 
     def prompted(self, text: str) -> None:
-        """The user's own words; kept here too, so that they are known again after the shelf was read anew."""
+        """The user's own words; kept here too, so that they are known again after the repository was read anew."""
         self._prompts = [*self._prompts, text][-_PROMPTS:]
         self.memory.remember_prompt(text)
 
@@ -97,7 +97,7 @@ class AgentSession:
         self.memory.overhear(texts)
 
     async def refresh(self) -> None:
-        """Read what others have added; Refused where the shelf does not answer."""
+        """Read what others have added; Refused where the repository does not answer."""
         try:
             async with self._turn:
                 await self._refresh()
@@ -110,27 +110,27 @@ class AgentSession:
     async def _refresh(self) -> None:
         known = self._session
         if known is None:
-            await self._load(await self._shelf.open(self.key, self._agent, self.now(), 0))
+            await self._load(await self._repository.open(self.key, self._agent, self.now(), 0))
             return
-        version = self._shelf.peek(self.key)
+        version = self._repository.peek(self.key)
         if version is None:
-            version = await self._shelf.version(self.key)
+            version = await self._repository.version(self.key)
         if version != known.version:
-            await self._load(await self._shelf.session(self.key) or await self._restored(known))
+            await self._load(await self._repository.session(self.key) or await self._restored(known))
 
     async def _restored(self, known: Session) -> Session:
-        """The shelf has parted with the session, and it goes on here: with the labels that it had."""
-        opened = await self._shelf.open(self.key, self._agent, self.now(), 0)
+        """The repository has no such session any more, and it goes on here: with the labels that it had."""
+        opened = await self._repository.open(self.key, self._agent, self.now(), 0)
         if not known.steps:
             return opened
-        return await self._shelf.add(restored(known, self.now()), keep=_KEPT, expires_at=self.now())
+        return await self._repository.add(restored(known, self.now()), keep=_KEPT, expires_at=self.now())
 
     async def _load(self, session: Session) -> None:
         """From the beginning: what an operator took away must be gone here too."""
         memory = Memory(self._fingerprints)
-        for step in await self._shelf.steps(session.key):
+        for step in await self._repository.steps(session.key):
             memory.take(step)
-        memory.endorse(await self._shelf.endorsed(session.key))
+        memory.endorse(await self._repository.endorsed(session.key))
         for text in self._prompts:
             memory.remember_prompt(text)
         if self.memory.overheard:
@@ -146,7 +146,7 @@ class AgentSession:
                 await self._refresh()
                 yield
             except BaseException as error:
-                # Memory may know of something by now that the shelf does not.
+                # Memory may know of something by now that the repository does not.
                 self._session = None
                 if isinstance(error, CallgateError) and not isinstance(error, Refused):
                     log.error("a result was not written down: %s", error)
@@ -156,7 +156,7 @@ class AgentSession:
     async def add(self, new: NewStep, *, keep: int, expires_at: int) -> None:
         """A step, durable when this returns; only inside `writing`."""
         before = self._session
-        after = await self._shelf.add(new, keep=keep, expires_at=expires_at)
+        after = await self._repository.add(new, keep=keep, expires_at=expires_at)
         if before is not None and (after.version, after.opened_at) == (before.version + 1, before.opened_at):
             self.memory.endorse(new.endorsed)
             self._session = after
@@ -230,9 +230,9 @@ class TrustTracker:
         self._sources = sources
         self._keep = remember_results
         self._lasts_ms = round(remember_seconds * 1000)
-        self._shelf: TrustShelf = shelf or _in_memory()
+        self._repository: TrustShelf = shelf or _in_memory()
         self._session = AgentSession(
-            self._shelf,
+            self._repository,
             session or secrets.token_hex(16),
             agent,
             Fingerprints(key or secrets.token_bytes(32)),
@@ -257,13 +257,13 @@ class TrustTracker:
 
     async def steps(self) -> Sequence[Step]:
         """The calls of the session, with their labels and the decision on each."""
-        return await self._shelf.steps(self._session.key)
+        return await self._repository.steps(self._session.key)
 
     async def declassify(self, *, by: str, note: str) -> Session | None:
         """Take all labels off the session. A person's act, and a step of the session with their name and reason."""
         if not by.strip() or not note.strip():
             raise Refused(Reason.INVALID_PARAMS, "a session is not declassified without a name and a reason")
-        return await self._shelf.declassify(self._session.key, SessionLabel(), by, note, self._session.now())
+        return await self._repository.declassify(self._session.key, SessionLabel(), by, note, self._session.now())
 
     # ---- before a call ----
 
@@ -382,7 +382,7 @@ class TrustTracker:
 
     async def _tainted(self, found: Collection[str]) -> bool:
         """Whether something in it was written with a stranger's words, by whomever."""
-        return bool(found) and bool(await self._shelf.tainted(found, self._session.now()))
+        return bool(found) and bool(await self._repository.tainted(found, self._session.now()))
 
     async def release(self, judged: Judged, data: DataLabel, ruling: Ruling) -> None:
         """Whether the agent may read a result; Refused where a rule keeps it back or the person does not agree."""
