@@ -1,8 +1,9 @@
 """How much of Callgate one call runs through: modules, functions, classes, changes of package, readings of a reply.
 
 It starts the gateway as shipped in this process: HTTP in front, an HTTP echo server behind it, SQLite, tools reviewed,
-trust and approval on, and only a listed agent that signs is let in. After a warm-up it sends one `tools/call` and one
-`tools/list` and traces what runs from the arrival of the bytes until the task that answers is done.
+trust and approval on, and only a listed agent that signs is let in. After some calls to warm up it sends one
+`tools/call` and one `tools/list` and traces what runs from the arrival of the bytes until the task that answers is
+done.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 ROOT: Final = Path(__file__).resolve().parent.parent
 SERVER: Final = "echo"
 OURS: Final = "callgate"
+# Calls ahead of the one that is traced: what is looked up once a second, or when somebody changed something, is known.
+_WARM_UP: Final = 20
 # What the task that answers a request begins with.
 _ANSWERING: Final = RequestResponseCycle.run_asgi.__code__
 # Frames that are part of a function and none of their own.
@@ -258,16 +261,18 @@ def trace() -> dict[str, Trace]:
 
     found: dict[str, Trace] = {}
     failed: list[Exception] = []
-    call = {"name": "echo", "arguments": {"text": "traced"}}
+    # No call has the text of another: what is known of one saves nothing in the next.
+    calls = [{"name": "echo", "arguments": {"text": f"a text of its own, {n}"}} for n in range(_WARM_UP + 1)]
     port = free_port()
 
     def work() -> None:
         url = f"http://127.0.0.1:{port}/servers/{SERVER}/mcp"
         try:
             until_listening(port)
-            for method, params, marker in (("tools/call", call, b""), ("tools/list", {}, MARKER)):
-                send(url, method, params)
-                found[method] = tracer.during(functools.partial(send, url, method, params), marker)
+            for method, wanted, marker in (("tools/call", calls, b""), ("tools/list", [{}] * len(calls), MARKER)):
+                for params in wanted[:-1]:
+                    send(url, method, params)
+                found[method] = tracer.during(functools.partial(send, url, method, wanted[-1]), marker)
         except Exception as error:  # noqa: BLE001 - told by the thread that waits for it
             failed.append(error)
         finally:
