@@ -121,6 +121,9 @@ async def test_a_passkeys_key_as_a_devices(console, anna):
     # The device's challenge, answered by the passkey on the page.
     crossed = {"challengeId": call["challengeId"], "response": passkey["response"]}
     assert (await console.post(f"/approve/{asked.id}/approve", crossed, anna)).reason == "unknown_credential"
+    # The device's own id in a passkey's answer: its key is read as what it is, and never as a passkey's.
+    named = {"challengeId": call["challengeId"], "response": passkey["response"] | {"id": phone.id, "rawId": phone.id}}
+    assert (await console.post(f"/approve/{asked.id}/approve", named, anna)).reason == "unknown_credential"
     assert (await console.stored(asked)).state == "waiting"
 
 

@@ -5,6 +5,7 @@ import itertools
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from callgate.approval.model import ApprovalBounds, ApprovalPolicy, GrantUse
 from callgate.errors import Refused
@@ -158,6 +159,13 @@ async def joined(stored, number, who, *keys):
     await stored.shelf.join_group("ops", who)
 
 
+async def with_device(stored, number, who, device, voucher):
+    """A device of theirs that this passkey vouches for, with a challenge of its own."""
+    held = replace(credential(device, user=who), method="device", voucher=voucher)
+    await stored.shelf.add_device(held, BOUNDS)
+    await stored.shelf.add_challenge(challenge(f"{number}-{device}", user=who), BOUNDS)
+
+
 async def passes(stored, number):
     """Whether one more call is let through by the approval of this round."""
     try:
@@ -172,7 +180,8 @@ def sign(who, key):
 
 
 GRANT = {"do": "grant"}
-# What the two processes do in a round at the same moment; A and B are people, a, aa and b their passkeys.
+# What the two processes do in a round at the same moment; A and B are people, a, aa and b their passkeys, and d is a
+# device that a vouches for.
 SEVERAL = (
     # Two sign, in two processes, and each process sends the call.
     ((sign("A", "a"), GRANT), (sign("B", "b"), GRANT)),
@@ -185,7 +194,11 @@ SEVERAL = (
     # A passkey that signs is revoked, or its person may not approve any more.
     ((sign("A", "a"), GRANT, GRANT), (sign("B", "b"), {"do": "revoke", "key": "a"})),
     ((sign("A", "a"), GRANT, GRANT), (sign("B", "b"), {"do": "demote", "as": "A"})),
+    # The passkey behind a device that signs is revoked; one person signs with both.
+    ((sign("A", "d"), GRANT, GRANT), (sign("B", "b"), {"do": "revoke", "key": "a"})),
+    ((sign("A", "d"), GRANT), (sign("A", "a"), GRANT)),
 )
+ONE_PERSON = (*SEVERAL[2:4], SEVERAL[7])
 
 
 def dealt(plans):
@@ -198,11 +211,12 @@ def dealt(plans):
 
 
 @rounds
-@requirement("VA-182")
+@requirement("VA-181", "VA-182")
 async def test_two_of_several_people_in_two_processes_let_through_exactly_what_was_signed(stored, rounds):
     plans = {number: SEVERAL[number % len(SEVERAL)] for number in range(rounds)}
     for number in plans:
         await joined(stored, number, f"A-{number}", f"a-{number}", f"aa-{number}")
+        await with_device(stored, number, f"A-{number}", f"d-{number}", f"a-{number}")
         await joined(stored, number, f"B-{number}", f"b-{number}")
         await stored.shelf.open_request(request(number, user=TWO.people, policy=TWO, caller=f"agent-{number}"), ROOM)
     shares = dealt(plans)
@@ -226,7 +240,7 @@ async def test_two_of_several_people_in_two_processes_let_through_exactly_what_w
             assert late is False, told
             if let:
                 assert order.index(f"grant {number}") < order.index(f"revoke {number}"), told
-        if plan in SEVERAL[2:4]:
+        if plan in ONE_PERSON:
             assert signed == 1, told
 
 
@@ -238,6 +252,7 @@ ENDED = (
     ((BEGIN, FINISH), (REVOKE,)),
     ((FINISH,), (REVOKE,)),
     ((sign("V", "v"), GRANT), (REVOKE, GRANT)),
+    ((sign("V", "d"), GRANT), (REVOKE, GRANT)),
     ((GRANT,), (REVOKE, GRANT)),
     ((GRANT,), (DEMOTE, GRANT)),
 )
@@ -252,6 +267,7 @@ async def test_what_a_passkey_signed_ends_with_it_in_two_processes(stored, round
         who, key = f"V-{number}", f"v-{number}"
         await enrol(shelf, credential(key, user=who))
         await shelf.add_challenge(challenge(f"{number}-{key}", user=who), BOUNDS)
+        await with_device(stored, number, who, f"d-{number}", key)
         await shelf.add_ticket(ticket(str(number), user=who, credential=key))
         await shelf.open_request(request(number, user=who, caller=f"agent-{number}"), BOUNDS)
         if plan[0][0] == FINISH:

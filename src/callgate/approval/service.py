@@ -45,7 +45,7 @@ from callgate.approval.schema import check_arguments
 from callgate.approval.webauthn import NotVerified
 from callgate.canonical import canonical
 from callgate.errors import Reason, Refused
-from callgate.protocol import WEBAUTHN
+from callgate.protocol import DEVICE, WEBAUTHN
 
 _NONCE: Final = 32
 _ID: Final = 18
@@ -295,9 +295,11 @@ class Approvals(Enrolment):
 
     async def answer(self, request_id: str, evidence: object) -> Request:
         """Take the answer of a device: a yes or a no, in the name of the person whose device it is."""
-        response = evidence.get("response") if isinstance(evidence, dict) else None
-        key = response.get("key") if isinstance(response, dict) else None
-        device = await self.shelf.credential(key) if isinstance(key, str) else None
+        try:
+            given = read_evidence(evidence, {name: self.methods[name] for name in self.methods if name == DEVICE})
+        except Refused as refused:
+            raise self.localise(refused) from refused.__cause__
+        device = await self.shelf.credential(given.proof.id)
         if device is None or not device.is_device:
             raise self._refusal(Reason.UNKNOWN_CREDENTIAL, "no such device is enrolled here")
         return await self.approve(request_id, evidence, by=device.user)
