@@ -21,6 +21,7 @@ import typer.main
 from callgate import config
 from callgate.cli import build
 from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
+from callgate.config import agents, trust
 from callgate.config.loading import expected_type, number
 from callgate.config.output import descriptions
 from callgate.config.rules import Section, peel
@@ -288,16 +289,16 @@ def _sections() -> Iterator[tuple[str, type[Section], str]]:
             yield f"[{field.name}]", bare, field.name
     yield "[servers.NAME]", config.ServerSection, "servers"
     yield "[servers.NAME.approval]", config.ServerApproval, "servers.approval"
-    yield "[agents.signatures]", config.Signatures, "agents.signatures"
-    yield "[agents.kya]", config.Kya, "agents.kya"
+    yield "[agents.signatures]", agents.Signatures, "agents.signatures"
+    yield "[agents.kya]", agents.Kya, "agents.kya"
     yield "[agents.oauth]", config.OAuth, "agents.oauth"
-    yield "[agents.api_keys]", config.ApiKeysSection, "agents.api_keys"
+    yield "[agents.api_keys]", agents.ApiKeysSection, "agents.api_keys"
     yield "[agents.default]", config.AgentRules, "agents.default"
     yield "[agents.known.NAME]", config.KnownAgent, "agents.known"
-    yield "[trust.defaults]", config.TrustDefaults, "trust.defaults"
+    yield "[trust.defaults]", trust.TrustDefaults, "trust.defaults"
     yield "[servers.NAME.trust]", config.ServerTrust, "servers.trust"
-    yield "[servers.NAME.trust.tools.TOOL]", config.ToolLabels, "servers.trust.tools"
-    yield "[[servers.NAME.trust.rules]]", config.ArgumentLabels, "servers.trust.rules"
+    yield "[servers.NAME.trust.tools.TOOL]", trust.ToolLabels, "servers.trust.tools"
+    yield "[[servers.NAME.trust.rules]]", trust.ArgumentLabels, "servers.trust.rules"
 
 
 def _default(field: msgspec.structs.FieldInfo) -> str:
