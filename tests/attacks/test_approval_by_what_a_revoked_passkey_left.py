@@ -2,11 +2,14 @@
 passkey, an enrolment that has begun, an approval that no call has used."""
 
 import pytest
+from sqlalchemy import text
 
-from callgate.approval import Gated
+from callgate.approval import ApprovalPolicy, Gated
 from callgate.approval.model import GrantUse
+from callgate.approval.people import ticket_hash
 from callgate.canonical import canonical
 from callgate.errors import Refused, Spent
+from callgate.gate import Quorum
 from callgate.sdk.authenticators.software import SoftwareAuthenticator
 from support.console import ARGUMENTS
 from support.persons import MARK, approval_site, enrolled
@@ -99,6 +102,39 @@ async def test_an_approval_that_no_call_has_used(console, both, how):
     assert await console.approvals.grant(gated, canonical(ARGUMENTS), caller="caller") is None
     with pytest.raises(Spent):
         await console.approvals.shelf.use(GrantUse(asked.id, "call", console.approvals.now()))
+
+
+@pytest.mark.parametrize("how", sorted(GONE))
+async def test_all_of_it_is_gone_with_the_passkey(console, both, how):
+    """Not only refused when it comes: nothing of it is left to come back with the role or the name."""
+    person, operator = both
+    ticket = await device_link(console, person)
+    await begin(console, await device_link(console, person))
+    assert (await end(console, how, person, operator)).status == 200
+    shelf = console.approvals.shelf
+    assert await shelf.ticket(ticket_hash(ticket)) is None
+    assert await shelf.open_registrations(console.approvals.now()) == 0
+
+
+@pytest.mark.parametrize("several", [False, True])
+async def test_each_is_checked_again_where_it_is_used(console, both, several):
+    """The store alone says that the passkey is revoked: whatever it left is there, and allows nothing."""
+    person, _ = both
+    approvals, policy = console.approvals, ApprovalPolicy(quorums=(Quorum(1, ("ops",)),) if several else ())
+    await approvals.join_group("ops", "anna", by="test")
+    gated = Gated("files", "urn:test:files", "delete_resource", policy)
+    who = policy.people or "anna"
+    asked = await approvals.ask(gated, ARGUMENTS, canonical(ARGUMENTS), who, caller="caller", agent={})
+    body = await console.signed_for(f"/approve/{asked.id}/options", person)
+    assert (await console.post(f"/approve/{asked.id}/approve", body, person)).json == {"state": "approved"}
+    link, begun = await device_link(console, person), await begin(console, await device_link(console, person))
+    with approvals.shelf._store.writing() as conn:
+        conn.execute(text("UPDATE passkey SET revoked_at = 1 WHERE person = 'anna'"))
+    with pytest.raises(Spent) as caught:
+        await approvals.shelf.use(GrantUse(asked.id, "call", approvals.now()))
+    assert caught.value.reason.value == "unknown_credential"
+    assert (await begin(console, link)).reason == "enrolment_not_authorised"
+    assert (await finish(console, begun)).reason == "no_pending_enrollment"
 
 
 async def test_links_of_others_and_of_the_operator_stay(console, both):
