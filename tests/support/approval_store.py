@@ -6,6 +6,7 @@ Run as a program, this is one of those processes: `python approval_store.py URL`
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from typing import Any, Final
 from msgspec.structs import astuple, replace
 from sqlalchemy import text
 
+from callgate.approval.delegation import AgentKey, Condition, Delegation, DelegationUse, Terms
 from callgate.approval.model import (
     ApprovalBounds,
     ApprovalPolicy,
@@ -39,6 +41,7 @@ SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND
 DAY: Final = 24 * 60 * MINUTE
 BOUNDS: Final = ApprovalBounds()
+_SIGNED: Final = itertools.count()
 
 
 class Kept:
@@ -145,6 +148,33 @@ def use(number: object = 1, counter: int = 0, **changes: Any) -> ChallengeUse:
     return replace(plain, **changes)
 
 
+def delegation(number: object = 1, *, key: str = "key", **changes: Any) -> Delegation:
+    """At most 3 transfers to one account, 100 in sum, for a day."""
+    terms = Terms(
+        id=f"grant-{number}",
+        person="ada",
+        agent=AgentKey("api-key", f"agent-{number}", "0123456789ab"),
+        server="srv",
+        server_id="deployment/srv#1",
+        tool="transfer",
+        tool_hash="ab" * 32,
+        arguments=(Condition("to", "equals", "DE-1"), Condition("amount", "at_most", "60")),
+        calls=3,
+        begins=NOW,
+        ends=NOW + DAY,
+        sum_of="amount",
+        sum_at_most="100",
+    )
+    return Delegation(replace(terms, **changes), key, NOW, {"method": "webauthn"})
+
+
+async def delegate(shelf: ApprovalRepository, new: Delegation) -> None:
+    """A grant as it is signed, its challenge used up."""
+    name, person = f"for {new.terms.id}, {next(_SIGNED)}", new.terms.person
+    await shelf.add_challenge(challenge(name, user=person), BOUNDS)
+    await shelf.add_delegation(new, use(name, credential=new.credential))
+
+
 async def enrol(
     shelf: ApprovalRepository, new: Credential, codes: Sequence[bytes] = (), *, known: bool = False
 ) -> None:
@@ -184,7 +214,7 @@ def drop_0009(store: Store) -> None:
         conn.execute(text("ALTER TABLE ticket DROP COLUMN credential"))
         conn.execute(text("ALTER TABLE registration DROP COLUMN ticket"))
         # And what came after it.
-        for table in ("membership", "approval_signature"):
+        for table in ("membership", "approval_signature", "delegation"):
             conn.execute(text(f"DROP TABLE IF EXISTS {table}"))
 
 
@@ -202,6 +232,15 @@ async def _do(shelf: ApprovalRepository, job: dict[str, Any]) -> str:
             )
         elif kind == "grant":
             await shelf.use(GrantUse(f"request-{number}", "call", NOW + SECOND), witness(f"grant {number}"))
+        elif kind == "delegated":
+            taken = DelegationUse(f"grant-{number}", job.get("amount", 0), job.get("at", NOW + SECOND))
+            await shelf.use(taken, lambda left: witness(json.dumps(left)))
+        elif kind == "revoke_grant":
+            await shelf.revoke_delegation(f"grant-{number}", NOW + SECOND, "ada", witness("revoked"))
+        elif kind == "revoke_key":
+            await shelf.revoke_credential(job["key"], NOW + SECOND, witness("revoked"))
+        elif kind == "demote":
+            await shelf.set_role("ada", "viewer", witness("revoked"), at=NOW + SECOND)
         elif kind == "begin":
             await shelf.begin_registration(registration(number), BOUNDS, ticket=ticket().hash, now=NOW)
         elif kind == "finish":

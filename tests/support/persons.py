@@ -223,11 +223,12 @@ class ApprovalSite:
 def approval_site(directory: Path, *options: str, **sections: Any) -> Iterator[ApprovalSite]:
     """The tools `wipe*` need approval by the operator's wish; the vaults mark others themselves."""
     approval = {"tools": ["wipe*", "quiz"]} | sections.pop("servers_approval", {})
+    trust = sections.pop("servers_trust", HARMLESS)
     with http_vault(directory / "web", *options) as web:
         pipe = vault_at(directory / "pipe", *options)
         servers = {
-            "web": {"url": web.url, "approval": approval, "trust": HARMLESS},
-            "pipe": {"command": pipe.argv, "approval": approval, "trust": HARMLESS},
+            "web": {"url": web.url, "approval": approval, "trust": trust},
+            "pipe": {"command": pipe.argv, "approval": approval, "trust": trust},
         }
         url = sections.get("store", {}).get("url") or f"sqlite:///{write_ready(store_path(directory))}"
         store = Store.open(url, busy_seconds=30)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from callgate.approval import device
+from callgate.approval import ApprovalPolicy, device
 from callgate.approval.action import from_base64url, to_base64url
+from callgate.approval.delegation import AgentKey, Condition, Terms
 from callgate.audit import ArgumentsPolicy, note, receipt
 from callgate.audit.cosigning import Witnesses
 from callgate.audit.note import VerifierKey
@@ -125,6 +126,71 @@ def several(*signed: dict[str, Any], wanted: int) -> dict[str, Any]:
     return {"user": "ops", "server_id": signed[0]["server_id"], "approvals": wanted, "signatures": alone}
 
 
+BOUNDS: Final = (
+    ("name", "one_of", ["shopping", "diary"]),
+    ("old", "equals", {"n": [1, 0.5]}),
+    ("days", "at_most", "30.5"),
+    ("days", "at_least", "-1"),
+    ("path", "starts_with", "/srv/"),
+    ("note", "anything", None),
+)
+GRANTED: Final = {"name": "shopping", "old": {"n": [1, 0.5]}, "days": 30.5, "path": "/srv/x", "note": "\U0001f600"}
+# Each is not within.
+BEYOND: Final = (
+    {"name": "other"},
+    {"old": {"n": [1, 0.25]}},
+    {"days": 30.500001},
+    {"days": -1.5},
+    {"days": "1"},
+    {"path": "/srx"},
+    {"more": 1},
+)
+
+
+def granted(*, conditions: Sequence[tuple[str, Any, Any]] = BOUNDS, **changes: Any) -> dict[str, Any]:
+    """What is on record of a call under a grant; `changes` are of the terms."""
+
+    async def make() -> dict[str, Any]:
+        approvals = service(MemoryShelf())
+        _, key = await enrol(approvals, await approvals.ticket("ann", by="operator"))
+        arguments = tuple(Condition(*one) for one in conditions)
+        # Who is the server of the ceremonies.
+        server_id = (await approve(approvals, key, ARGUMENTS, user="ann")).facts["server_id"]
+        now = approvals.now()
+        terms = Terms(
+            **{
+                "id": "grant-1",
+                "person": "ann",
+                "agent": AgentKey("api-key", "reports", "0123456789ab"),
+                "server": "notes",
+                "server_id": server_id,
+                "tool": "delete_note",
+                "tool_hash": "ab" * 32,
+                "arguments": arguments,
+                "calls": 3,
+                "begins": now,
+                "ends": now + 86_400_000,
+            }
+            | changes
+        )
+        issued = await approvals.begin_grant(terms, ApprovalPolicy("platform"))
+        response = key.get(dict(issued.result["requestOptions"], allowCredentials=[]))
+        evidence = {"method": "webauthn", "challengeId": issued.challenge.id, "response": response}
+        made = await approvals.finish_grant("ann", evidence, terms)
+        return {
+            "method": "grant",
+            "grant": terms.id,
+            "user": "ann",
+            "server_id": server_id,
+            "terms": terms.canonical.decode(),
+            "signature": made.evidence,
+            "used": {"calls": 1},
+            "left": {"calls": 2},
+        }
+
+    return asyncio.run(make())
+
+
 def cases(folder: Path) -> list[ReceiptCase]:
     """Good ones first; each other has one thing changed, by whoever has the file or by whoever has the log's keys."""
     log = open_log(f"sqlite:///{folder / 'store.db'}", folder / "keys")
@@ -141,6 +207,26 @@ def cases(folder: Path) -> list[ReceiptCase]:
         "another way": ({"approval": {"method": "spoken", "user": "ann"}}, whole),
         "device": ({"approval": phone}, whole),
         "device and passkey": ({"approval": several(phone, ben, wanted=2)}, whole),
+    }
+    beyond = {
+        name: ArgumentsPolicy("whole").store("notes", "delete_note", GRANTED | one) for name, one in _named(BEYOND)
+    }
+    within = ArgumentsPolicy("whole").store("notes", "delete_note", GRANTED)
+    grant = granted()
+    told |= {
+        "a grant": ({"approval": grant}, within),
+        "a grant, hashed": ({"approval": grant}, ArgumentsPolicy("hashed").store("notes", "delete_note", GRANTED)),
+    }
+    under = {
+        "another grant": {**grant, "terms": granted(id="grant-2")["terms"]},
+        "a wider grant": {**grant, "terms": grant["terms"].replace('"30.5"', '"99.5"')},
+        "a grant of another number": {**grant, "grant": "grant-2"},
+        "a grant of somebody else": {**grant, "user": "ben"},
+        "a grant for another tool": granted(tool="read_note"),
+        "a grant for another server": granted(server_id="urn:other") | {"server_id": grant["server_id"]},
+        "a grant with the signature of a call": {**grant, "signature": ann},
+        "a grant without terms": {**grant, "terms": None},
+        "a grant that is no object": {**grant, "terms": "1"},
     }
     bad = {
         f"{part} of the assertion": {**ann, "assertion": {**ann["assertion"], part: _flipped(ann["assertion"][part])}}
@@ -163,6 +249,8 @@ def cases(folder: Path) -> list[ReceiptCase]:
     }
     records = [(extra, kept, True) for extra, kept in told.values()]
     records += [({"approval": one}, whole, False) for one in bad.values()]
+    records += [({"approval": one}, within, False) for one in under.values()]
+    records += [({"approval": grant}, one, False) for one in beyond.values()]
     records += [({"approval": ann}, ArgumentsPolicy("whole").store("notes", "delete_note", {"name": "all"}), False)]
     with log.store.audit_writing() as tables:
         for number, (extra, (kept, args_hash), _) in enumerate(records, 1):
@@ -178,11 +266,17 @@ def cases(folder: Path) -> list[ReceiptCase]:
     found: list[ReceiptCase] = []
     with log.store.audit_reading() as tables:
         keys = log.keyring.public_keys()
-        for number, (name, (_, _, holds)) in enumerate(zip([*told, *bad, "another call"], records, strict=True), 1):
+        for number, (name, (_, _, holds)) in enumerate(
+            zip([*told, *bad, *under, *beyond, "another call"], records, strict=True), 1
+        ):
             made = receipt.encode(receipt.make(tables, decision(number).call, keys, witnesses))
             found.append(ReceiptCase(name, made, holds, given))
     log.store.close_sync()  # type: ignore[attr-defined]
     return [*found, *_by_options(found, given), *_by_hand(found[0], found[1], given)]
+
+
+def _named(changes: Sequence[dict[str, Any]]) -> list[tuple[str, dict[str, Any]]]:
+    return [(f"beyond a grant: {one}", one) for one in changes]
 
 
 def _cosign(log: Any) -> Witnesses:

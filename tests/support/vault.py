@@ -3,7 +3,8 @@
 Both eras, over stdio and over HTTP. DIRECTORY/received has every message, one a line. Over HTTP it prints its address.
 Options: `capable` declares the capability of SEP-2672 (with a sub-field), `paged` lists one tool a page, `events`
 answers calls over HTTP with a stream, `mute` never answers tools/list, `listless` has no tools/list, `spaced` writes
-JSON with blanks, `slashes` escapes slashes, `shy` declares the capability only to clients that do.
+JSON with blanks, `slashes` escapes slashes, `shy` declares the capability only to clients that do, `bank` has a tool
+`transfer`.
 Few imports: a test starts many of these.
 """
 
@@ -38,6 +39,17 @@ TOOLS = [
     tool("quiz"),
     tool("grow"),
 ]
+# Of a vault with the option `bank`.
+TRANSFER = {
+    "name": "transfer",
+    "description": "Send money to an account.",
+    "annotations": HINTS,
+    "inputSchema": {
+        "type": "object",
+        "required": ["to", "amount"],
+        "properties": {"to": {"type": "string"}, "amount": {"type": "number"}, "reference": {"type": "string"}},
+    },
+}
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 
 
@@ -91,6 +103,7 @@ class Vault:
     def _page(self, cursor: str | None) -> dict[str, Any]:
         late = [tool("late", {"required": "verified"})]
         tools = [tool("look", {"required": "verified"}, **LOOK), *TOOLS[1:], *late] if self.grown else TOOLS
+        tools = [*tools, TRANSFER] if "bank" in self._options else tools
         if "paged" not in self._options:
             return {"tools": tools}
         at = int(cursor or 0)

@@ -478,7 +478,10 @@ function summaryOf(decision, outcome) {
       const user = member(one, "user");
       const device = member(one, "method") === "device" ? member(one, "device") : undefined;
       const how = typeof device === "string" ? `, on the device “${device}”, without a passkey` : "";
-      if (typeof user === "string") lines.push(`Approved by: ${user}${how}`);
+      const grant = member(one, "grant");
+      if (typeof user !== "string") continue;
+      const granted = `Granted beforehand by: ${user}, grant ${grant}`;
+      lines.push(typeof grant === "string" ? granted : `Approved by: ${user}${how}`);
     }
   }
   const rule = textOf(decision, "extra", "trust", "rule");
@@ -521,8 +524,10 @@ function recordOf(found, kind, call, note) {
 
 const SIGNATURES = new Map([["webauthn", "assertion"], ["device", "signature"]]);
 const isProof = (facts) => SIGNATURES.has(member(facts, "method")) && facts.has(SIGNATURES.get(member(facts, "method")));
+const isGrant = (facts) => member(facts, "method") === "grant";
 const proofsIn = (facts) => {
   if (isProof(facts)) return [facts];
+  if (isGrant(facts)) return member(facts, "signature", "method") === "webauthn" ? [facts.get("signature")].filter(isProof) : [];
   const several = member(facts, "signatures");
   return Array.isArray(several) && several.every(isProof) ? several : [];
 };
@@ -540,6 +545,10 @@ function checkApproval(facts, tool, form) {
   if (wanted instanceof Literal && INTEGER.test(wanted.text) && BigInt(signed.length) < BigInt(wanted.text)) {
     refuse(`the approval does not hold: ${wanted.text} people had to sign, and ${signed.length} did`);
   }
+  if (isGrant(facts)) {
+    checkGrant(facts, signed[0], tool, form);
+    return { signed, whole: form !== null };
+  }
   const server = facts.get("server_id");
   const whole = form !== null && typeof server === "string" && signed.length > 0;
   if (whole) {
@@ -550,6 +559,64 @@ function checkApproval(facts, tool, form) {
     }
   }
   return { signed, whole };
+}
+
+// What a person signed beforehand: for this tool on this server, and the arguments are within it.
+function checkGrant(facts, signed, tool, form) {
+  const [text, site] = [textOf(facts, "terms"), textOf(facts, "signature", "rp_id")];
+  const terms = read(text);
+  const zero = Uint8Array.of(0);
+  if (!equal(signed.action, sha256(join(utf8("callgate/grant"), zero, utf8(text), zero, utf8(site))))) {
+    refuse("the approval does not hold: the passkey signed another grant");
+  }
+  const said = [textOf(facts, "grant"), textOf(facts, "user"), textOf(facts, "server_id"), tool];
+  const named = ["id", "person", "server_id", "tool"].map((name) => textOf(terms, name));
+  const format = member(terms, "format");
+  const fits = said.every((one, at) => one && one === named[at]) && signed.user === said[1];
+  if (!fits || !(format instanceof Literal) || format.text !== "1") {
+    refuse("the approval does not hold: the grant is for another call");
+  }
+  if (form !== null && !within(terms, read(decodeUtf8(form)))) {
+    refuse("the approval does not hold: the call is not within the grant");
+  }
+}
+
+function within(terms, given) {
+  const conditions = terms.get("arguments");
+  if (!Array.isArray(conditions) || !(given instanceof Map)) return false;
+  const named = new Set(conditions.map((one) => textOf(one, "argument")));
+  if (![...given.keys()].every((name) => named.has(name))) return false;
+  const summed = textOf(terms, "sum_of");
+  const amount = given.get(summed);
+  if (summed && !(amount instanceof Literal && !amount.text.startsWith("-"))) return false;
+  return conditions.every((one) => holdsFor(one, given));
+}
+
+function holdsFor(condition, given) {
+  const [name, rule] = [textOf(condition, "argument"), textOf(condition, "rule")];
+  const wanted = member(condition, "value") ?? null;
+  if (rule === "anything") return true;
+  if (!given.has(name)) return false;
+  const found = given.get(name);
+  const alike = (one) => canonical(found) === canonical(one);
+  if (rule === "equals") return alike(wanted);
+  if (rule === "one_of") return Array.isArray(wanted) && wanted.some(alike);
+  if (rule === "starts_with") return typeof found === "string" && typeof wanted === "string" && found.startsWith(wanted);
+  if (rule !== "at_most" && rule !== "at_least") return false;
+  if (!(found instanceof Literal) || typeof wanted !== "string" || !/^-?[0-9]{1,31}(\.[0-9]{1,31})?$/.test(wanted)) return false;
+  const order = compareDecimals(found.text, wanted);
+  return rule === "at_most" ? order <= 0 : order >= 0;
+}
+
+// Exactly: as whole numbers of their smallest place.
+function compareDecimals(one, other) {
+  const parts = [one, other].map((text) => {
+    const [, sign, whole, part = "", power = "0"] = /^(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,3}))?$/.exec(text);
+    return { digits: BigInt(`${sign}${whole}${part}`), places: part.length - Number(power) };
+  });
+  const most = Math.max(...parts.map((one) => one.places));
+  const [left, right] = parts.map((one) => one.digits * 10n ** BigInt(most - one.places));
+  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 // WebAuthn Level 3 §7.2, as far as a record can tell
@@ -709,13 +776,20 @@ function approvalOf(decision, given) {
     ? `key ${one.fingerprint} of the device “${one.device}” has signed yes, without a passkey`
     : `passkey ${one.fingerprint} has signed, a person was there and verified, on ${one.origin}`]);
   const open = [];
-  if (whole) verified.push(["arguments", "what was signed is this tool with these arguments on this server"]);
+  const granted = isGrant(facts);
+  const what = granted
+    ? "a grant for this tool on this server, and these arguments are within it"
+    : "this tool with these arguments on this server";
+  if (whole) verified.push(["arguments", `what was signed is ${what}`]);
   else open.push(["arguments", "tool and arguments: they, or the id of the server, are not on record"]);
   for (const one of signed) {
     const what = one.device ? "device" : "passkey";
     open.push(["person", `whose ${what} it is: that it is ${one.user}'s is the log's word`]);
   }
-  open.push(["fresh", "that the approval was fresh and used once: the gateway checked that"]);
+  const fresh = granted
+    ? "the grant was in force, and its calls and its sum sufficed: the gateway counted that"
+    : "the approval was fresh and used once: the gateway checked that";
+  open.push(["fresh", `that ${fresh}`]);
   return [verified, open];
 }
 

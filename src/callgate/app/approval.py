@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ import msgspec
 
 from callgate.app.observations import ServerObservations
 from callgate.approval import ApprovalBounds, Approvals, ApprovalSettings, Attestation, RelyingParty, Request
+from callgate.approval.delegation import Delegable
 from callgate.approval.overview import who_can_answer
 from callgate.approval.pending import PendingApprovals, RequestDecisions
 from callgate.approval.reach import Demand
@@ -18,6 +20,7 @@ from callgate.approval.request_state import REQUEST_STATE_KEY, MultiRoundState, 
 from callgate.approval.requirements import (
     FRESH_SECONDS,
     FRESH_SECONDS_HTTP,
+    CatalogueTool,
     Deployment,
     ServerApprovalPolicy,
     ToolCatalogue,
@@ -28,7 +31,7 @@ from callgate.config import ApprovalSection, Config, ServerApproval
 from callgate.errors import ConfigError, Reason, Refused
 from callgate.jsonrpc.reading import decode_leniently
 from callgate.keyring import Keyring
-from callgate.store import SqlApprovals, Store
+from callgate.store import SqlApprovals, SqlPins, Store
 from callgate.transport.http.exchange import origin_of
 
 if TYPE_CHECKING:
@@ -80,6 +83,8 @@ class ApprovalRuntime:
         self._rounds = MultiRoundState(_ROUND_SECONDS)
         self._lobby = PendingApprovals()
         self._made: tuple[ApprovalSection, Approvals] | None = None
+        # Of each configuration that is in force, and whether it is of a server that the person's programs start.
+        self._policies: list[tuple[weakref.ref[ApprovalPolicies], bool]] = []
 
     def furnish(
         self, config: Config, learnt: ServerObservations, places: Mapping[str, ServerRef] | None = None
@@ -90,6 +95,8 @@ class ApprovalRuntime:
         deployment = Deployment(section.server_id, self._shelf.identity, cache(partial(_runs, places or {})))
         gating = ApprovalPolicies(config, learnt.catalogues, deployment)
         learnt.gatings = gating
+        self._policies = [(one, local) for one, local in self._policies if one() is not None]
+        self._policies.append((weakref.ref(gating), learnt.place is not None))
         approver = Approver(config, approvals)
         times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
         stage = ApprovalStage(
@@ -118,6 +125,25 @@ class ApprovalRuntime:
             self._made = section, made
         return self._made[1]
 
+    async def delegable(self) -> list[Delegable]:
+        """The tools that a grant can be about: those that servers listed to this process, and those on record."""
+        recorded = await _recorded(SqlPins(self._store))
+        found: dict[str, Delegable] = {}
+        for one, local in self._policies:
+            policies = one()
+            if policies is None:
+                continue
+            if not policies.deployment.known:
+                await policies.deployment.find_out()
+            for server in policies.servers:
+                policy = policies[server]
+                entries = {} if local else dict(recorded.get(server, {}))
+                entries |= {tool.name: tool for tool in policy.catalogue.listed}
+                for tool in entries.values():
+                    made = policy.delegable(tool, local=local)
+                    found[made.key] = made
+        return sorted(found.values(), key=lambda made: (made.server, made.tool))
+
     async def _page(self, section: ApprovalSection, request: str) -> str:
         base = section.url.rstrip("/") if section.url is not None else await self._address()
         return f"{base}/approve/{request}"
@@ -137,6 +163,11 @@ class ApprovalPolicies(dict[str, ServerApprovalPolicy]):
         self.deployment = deployment
         self._config = config
         self._catalogues = catalogues
+
+    @property
+    def servers(self) -> list[str]:
+        """The configured ones, and those that were asked about."""
+        return list(dict.fromkeys((*self._config.servers, *self)))
 
     def __missing__(self, server: str) -> ServerApprovalPolicy:
         configured = self._config.servers.get(server)
@@ -170,6 +201,19 @@ async def demands(config: Config, pins: PinRepository) -> list[Demand] | None:
                 whom = None if policy.quorums else named_for(config, server)
                 found[server, seen.tool] = Demand(server, seen.tool, policy, whom)
     return [found[one] for one in sorted(found)]
+
+
+async def _recorded(pins: PinRepository) -> dict[str, dict[str, CatalogueTool]]:
+    """The tools on record that are still offered, by the names of their servers."""
+    names = {one.server_id: one.called for one in await pins.servers()}
+    found: dict[str, dict[str, CatalogueTool]] = {}
+    for seen in await pins.tools():
+        entry = read_tools({"tools": [decode_leniently(seen.raw)]}).get(seen.tool)
+        if entry is None or seen.gone:
+            continue
+        for server in names.get(seen.server_id, ()):
+            found.setdefault(server, {})[seen.tool] = entry
+    return found
 
 
 async def _no_identity(_made: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -11,6 +11,7 @@ from callgate.transport.http.exchange import Asgi
 
 if TYPE_CHECKING:
     from callgate.approval import Approvals
+    from callgate.approval.delegation import Delegable
     from callgate.audit import AuditLog
     from callgate.config import Config
     from callgate.pinning.service import Pins
@@ -32,6 +33,8 @@ class ConsoleSources:
     agents: SqlAgents
     switch: KillSwitch
     path: Path | None
+    # The tools that a grant can be about.
+    delegable: Callable[[], Awaitable[Sequence[Delegable]]]
 
 
 # Makes the console's application from what a gateway has to show.

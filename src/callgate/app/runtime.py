@@ -319,6 +319,7 @@ class Runtime:
             agents=self.agents.shelf,
             switch=self.switch,
             path=self._path,
+            delegable=self._open_office().delegable,
         )
 
     def _open_office(self) -> ApprovalRuntime:

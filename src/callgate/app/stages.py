@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from callgate.approval.delegation import DelegationUse
 from callgate.errors import Refused
 from callgate.gate import Call, Context, Pass
 from callgate.jsonrpc import Batch, Message, Peek, RequestId, error_reply, replace_member
@@ -88,7 +89,7 @@ class Stages:
             # Few calls have both: only one that a person approved is amended for that.
             amend = amend if marked is None else _chain(amend, marked)
         if self._trust is not None:
-            message, after = self._trust.outgoing(message, call)
+            message, after = self._trust.outgoing(message, call, seen=not _beforehand(last))
         return message, amend, after
 
     def _others(
@@ -159,6 +160,11 @@ class Stages:
     def refused(self, call: Call, refused: Refused) -> None:
         if self._trust is not None:
             self._trust.refused(call, refused)
+
+
+def _beforehand(verdict: object) -> bool:
+    """Whether a grant let the call through, so that no person has seen it."""
+    return isinstance(verdict, Pass) and isinstance(verdict.use, DelegationUse)
 
 
 def _screened_lists(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from callgate.approval import device
 from callgate.approval.action import action_hash, from_base64url, to_base64url
+from callgate.approval.delegation import check_grant, is_grant
 from callgate.approval.display import escape
 from callgate.approval.model import ApprovalPolicy, Challenge, ChallengeUse, Credential, RelyingParty
 from callgate.approval.overview import fingerprint
@@ -281,6 +282,8 @@ class Proven(msgspec.Struct, frozen=True):
     action_hash: str
     whole: bool
     device: str = ""
+    # What was signed is this grant, which the call is within; empty where it is the call itself.
+    grant: str = ""
 
     @property
     def what(self) -> str:
@@ -305,6 +308,12 @@ def proofs_in(facts: object) -> list[Mapping[str, Any]]:
     if is_proof(facts):
         assert isinstance(facts, Mapping)
         return [facts]
+    if is_grant(facts):
+        assert isinstance(facts, Mapping)
+        signed = facts.get("signature")
+        # Nothing but a passkey signs a grant.
+        passkey = isinstance(signed, Mapping) and is_proof(signed) and signed["method"] == WEBAUTHN
+        return [cast("Mapping[str, Any]", signed)] if passkey else []
     several = facts.get("signatures") if isinstance(facts, Mapping) else None
     if not isinstance(facts, Mapping) or not isinstance(several, list) or not all(map(is_proof, several)):
         return []
@@ -315,6 +324,13 @@ def check_proofs(facts: object, tool: str, canonical: bytes | None) -> list[Prov
     """Verify every signature in a record (`check_proof`). Where several people approved, each of them is another one,
     with another passkey, all signed for the same call, and they are as many as had to; NotVerified where not.
     """
+    if is_grant(facts):
+        assert isinstance(facts, Mapping)
+        [signed] = [check_proof(one, tool, None) for one in proofs_in(facts)]
+        check_grant(facts, bytes.fromhex(signed.action_hash), signed.rp_id, tool, canonical)
+        if facts.get("user") != signed.user:
+            raise NotVerified("the record names another person than the one who signed")
+        return [msgspec.structs.replace(signed, whole=canonical is not None, grant=str(facts.get("grant")))]
     proven = [check_proof(one, tool, canonical) for one in proofs_in(facts)]
     if len({one.user for one in proven}) < len(proven) or len({one.fingerprint for one in proven}) < len(proven):
         raise NotVerified("one person, passkey or device signed twice")

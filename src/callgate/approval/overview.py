@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from callgate.approval.delegation import LOCAL, Delegation, written
 from callgate.approval.display import escape
 from callgate.approval.model import CROSS_PLATFORM, WITHDRAWN, Credential, Request, Role, Ticket, User
 from callgate.approval.storage import ApprovalRepository
@@ -228,3 +229,53 @@ def how_answered(evidence: Mapping[str, Any] | None) -> str:
 def fingerprint(public_key: bytes) -> str:
     """For people who compare keys by eye."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(public_key).digest()).decode().rstrip("=")
+
+
+class GrantRow(msgspec.Struct, frozen=True):
+    """A grant in a list; the command line prints the same."""
+
+    id: str
+    state: str
+    person: str
+    agent: str
+    server: str
+    tool: str
+    calls: str
+    amount: str
+    begins: int
+    ends: int
+    at: int
+
+    @property
+    def live(self) -> bool:
+        """Whether calls can pass by it, now or later."""
+        return self.state in ("in force", "not begun")
+
+
+def grant_row(one: Delegation, now: int) -> GrantRow:
+    terms = one.terms
+    amount = f"{written(one.amount)} of {terms.sum_at_most}" if terms.sum_of else ""
+    return GrantRow(
+        id=terms.id,
+        state=one.state(now),
+        person=terms.person,
+        agent="programs of this computer" if terms.agent.source == LOCAL else terms.agent.id,
+        server=terms.server,
+        tool=terms.tool,
+        calls=f"{one.calls} of {terms.calls}",
+        amount=amount,
+        begins=terms.begins,
+        ends=terms.ends,
+        at=one.at,
+    )
+
+
+def grant_rows(found: Sequence[Delegation], now: int) -> list[GrantRow]:
+    """Those that can be used first, the newest of each first."""
+    made = [grant_row(one, now) for one in found]
+    return sorted(made, key=lambda row: (not row.live, -row.at))
+
+
+async def live_grants(shelf: ApprovalRepository, now: int, user: str) -> list[GrantRow]:
+    """What this person has signed beforehand, and can be used."""
+    return [row for row in grant_rows(await shelf.delegations(user), now) if row.live]

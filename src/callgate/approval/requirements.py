@@ -18,6 +18,7 @@ import msgspec
 
 from callgate.approval import ApprovalPolicy, Approvals, Gated, UnreadableAnnotation, read_annotation
 from callgate.approval.action import from_base64url
+from callgate.approval.delegation import Delegable
 from callgate.approval.model import AuthenticatorClass
 from callgate.approval.schema import defaults_in
 from callgate.canonical import canonical
@@ -56,14 +57,19 @@ class CatalogueTool(msgspec.Struct, frozen=True, dict=True):
         return title if isinstance(title, str) else None
 
     @cached_property
-    def version(self) -> str:
-        """Digits that change with anything in the entry: its RFC 8785 form, hashed."""
+    def hash(self) -> str:
+        """Changes with anything in the entry: its RFC 8785 form, hashed."""
         try:
             text = canonical(self.entry)
         except MessageError:
             # A number or half a character that has no canonical form is still one entry and not another.
             text = json.dumps(self.entry, sort_keys=True).encode()
-        return hashlib.sha256(text).hexdigest()[:_VERSION_DIGITS]
+        return hashlib.sha256(text).hexdigest()
+
+    @property
+    def version(self) -> str:
+        """The beginning of the hash, where people read it."""
+        return self.hash[:_VERSION_DIGITS]
 
 
 class ToolCatalogue:
@@ -99,6 +105,11 @@ class ToolCatalogue:
     def names(self) -> Iterable[str]:
         """Every tool that is on a list, as far as lists were read."""
         return self._tools.keys()
+
+    @property
+    def listed(self) -> list[CatalogueTool]:
+        """The same tools as they were listed last, however long ago."""
+        return [tool for tool, _ in self._tools.values()]
 
     @property
     def marked_names(self) -> Iterable[str]:
@@ -200,6 +211,9 @@ class ToolRules(Protocol):
     @property
     def methods(self) -> tuple[str, ...]: ...
 
+    @property
+    def grants(self) -> bool: ...
+
 
 class OperatorRules(Protocol):
     """What the operator says of a server's tools; a section of the configuration has it."""
@@ -221,6 +235,9 @@ class OperatorRules(Protocol):
 
     @property
     def methods(self) -> tuple[str, ...]: ...
+
+    @property
+    def grants(self) -> bool: ...
 
     @property
     def demands(self) -> Mapping[str, ToolRules]: ...
@@ -403,6 +420,29 @@ class ServerApprovalPolicy:
         for pattern, demand in self.section.demands.items():
             if names_tool(pattern, name):
                 yield Quorum(demand.approvals, demand.of)
+
+    def delegable(self, tool: CatalogueTool, *, local: bool) -> Delegable:
+        """What a grant for this tool has to be about, as it is known now."""
+        policy = self.policy_of(tool.name, tool)
+        return Delegable(
+            server=self.name,
+            server_id=self._deployment.server_id(self.name),
+            tool=tool.name,
+            tool_hash=tool.hash,
+            policy=policy,
+            schema=tool.entry.get("inputSchema"),
+            local=local,
+            problem=self.takes_no_grants(tool.name, policy),
+        )
+
+    def takes_no_grants(self, name: str, policy: ApprovalPolicy) -> str:
+        """Why calls of a tool with this policy cannot be granted beforehand; empty where they can be."""
+        if policy.quorums:
+            return f"{policy.people} approve each call of it"
+        tables = (one for pattern, one in self.section.demands.items() if names_tool(pattern, name))
+        if not self.section.grants or not all(one.grants for one in tables):
+            return "the operator has switched grants off for it"
+        return ""
 
     def _marked(self, name: str, tool: CatalogueTool) -> ApprovalRequirement:
         """A mark of the server's own; one that nobody can read closes the tool (SEP-2672 §4.2)."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.action import action_hash, check_tool_name, to_base64url, to_iso
+from callgate.approval.delegation import SIGNED_AS, Delegation, Terms, check_terms, hash_of, read_terms, text_of
 from callgate.approval.device import AskBody, check_ask
 from callgate.approval.display import Describe, display_text
 from callgate.approval.evidence import (
@@ -575,6 +576,41 @@ class Approvals(Enrolment):
 
     async def sign_out(self, secret: str) -> None:
         await self.shelf.end_session(session_id(secret[:_SECRET_CHARS]))
+
+    # ---- grants ----
+
+    async def begin_grant(self, terms: Terms, policy: ApprovalPolicy) -> IssuedChallenge:
+        """A challenge over exactly these terms, for a passkey of the person in them that the tool takes."""
+        check_terms(terms, self.now())
+        eligible = await self.approving(terms.person, policy)
+        form = terms.canonical
+        challenge = self._console_challenge(terms.person, SIGNED_AS, form, text_of(terms), eligible)
+        challenge = msgspec.structs.replace(challenge, action_hash=hash_of(form, self.party.id))
+        return await self._issue(challenge, eligible, PAGE_BOUNDS)
+
+    async def finish_grant(self, user: str, evidence: object, shown: Terms) -> Delegation:
+        """The grant that this person has signed: its terms are those that the challenge was made for, and the ones
+        that the page says it has shown."""
+        verified = await self._verify(evidence, SIGNED_AS, SIGNED_AS, _ANY, None, user=user)
+        form = verified.challenge.canonical
+        terms = check_terms(read_terms(form), self.now())
+        check_action(verified.challenge, hash_of(form, self.party.id))
+        if terms != shown:
+            raise Refused(Reason.PAGE_OUTDATED, "another grant was signed than the one that was sent")
+        if terms.person != user or verified.credential.user != user:
+            raise self._refusal(Reason.UNKNOWN_CREDENTIAL)
+        new = Delegation(terms, verified.credential.id, self.now(), verified.facts)
+        detail = {"grant": terms.id, "user": user, "credential": new.credential, "terms": form.decode()}
+        await self.shelf.add_delegation(new, verified.use, self._witness("grant.sign", user, detail))
+        return new
+
+    async def revoke_grant(self, grant: str, *, by: str) -> None:
+        """End a grant: no call passes by it from now on, also none that is being decided."""
+        witness = self._witness("grant.revoke", by, {"grant": grant})
+        if not await self.shelf.revoke_delegation(grant, self.now(), by, witness):
+            raise Refused(Reason.GRANT_ENDED, "there is no such grant, or it was revoked before")
+
+    # ---- acts of the console ----
 
     async def begin_device(self, user: str) -> IssuedChallenge:
         """A challenge that lets a passkey vouch for a further device of the same person."""

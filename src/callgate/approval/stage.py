@@ -9,7 +9,7 @@ import contextlib
 import logging
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +18,10 @@ import msgspec
 from callgate.approval import Approvals, Gated, GrantUse, Request, escape
 from callgate.approval.action import action_hash, to_iso
 from callgate.approval.annotation import add_capability, mark_tools, marked
+from callgate.approval.delegation import LOCAL, METHOD, AgentKey, Covering, DelegationUse, covering, written
+from callgate.approval.evidence import check_proofs
 from callgate.approval.model import WITHDRAWN
+from callgate.approval.overview import fingerprint
 from callgate.approval.pending import (
     KeepAlive,
     PendingApprovals,
@@ -43,6 +46,7 @@ from callgate.approval.requirements import (
     state_in,
 )
 from callgate.approval.service import action_hash_of
+from callgate.approval.webauthn import MalformedResponse, NotVerified
 from callgate.canonical import canonical
 from callgate.errors import INVALID_PARAMS, MessageError, Reason, Refused, Spent
 from callgate.gate import Ask, Call, Context, Decision, Pass, Refuse, Verdict
@@ -142,6 +146,14 @@ class CommandOptions(NamedTuple):
 def with_options(advice: str, options: str) -> str:
     """The advice with options at the end of each command in it, so that it is about the same store when it is typed."""
     return _COMMAND.sub(lambda found: f"`{found[1]}{options}`", advice)
+
+
+def agent_key(visit: RequestContext) -> AgentKey | None:
+    """As whom a caller can have grants; None for who has proved nothing and may be anybody at an address."""
+    caller = visit.caller
+    if caller is not None and caller.source != LOCAL:
+        return AgentKey(caller.source, caller.id, caller.key, caller.directory)
+    return AgentKey(LOCAL) if visit.transport == "stdio" else None
 
 
 def declined(params: Mapping[str, Any]) -> bool:
@@ -329,12 +341,16 @@ class ApprovalStage:
         grant = await self._grant(asked)
         if grant is not None:
             return self._granted(asked, grant)
-        if ceremony:
+        beforehand = await self._covering(asked)
+        if ceremony and beforehand.delegation is None:
             return Refuse(Reason.MISSING_EVIDENCE)
+        # A person who said no to exactly this call is heard before whoever allowed its kind.
         refusal = await self._hear_refusal(asked)
         if refusal is not None:
             return _refused(refusal)
-        request = await self._open_request(asked)
+        if beforehand.delegation is not None:
+            return self._delegated(asked, beforehand)
+        request = await self._open_request(asked, beforehand.notes)
         client, modern = asked.visit.client, asked.visit.modern
         if request.state == "approved":
             return self._granted(asked, request)
@@ -344,14 +360,60 @@ class ApprovalStage:
             return await self._elicit(asked, request)
         return await self._park(asked, request)
 
+    async def _covering(self, asked: NeededApproval) -> Covering:
+        """A grant of this agent that the call is within; none where it has none, or the tool takes none."""
+        agent, gated, gating = agent_key(asked.visit), asked.gated, self._gating(asked.gated.server)
+        tool = gating.catalogue.tool(gated.tool)
+        if agent is None or tool is None or gating.takes_no_grants(gated.tool, gated.policy):
+            return Covering()
+        return await covering(
+            self._approvals.shelf,
+            agent,
+            server_id=gated.server_id,
+            tool=gated.tool,
+            tool_hash=tool.hash,
+            policy=gated.policy,
+            raw=asked.call.raw,
+            ruled=bool(asked.asks),
+            now=self._approvals.now(),
+        )
+
+    def _delegated(self, asked: NeededApproval, found: Covering) -> Pass:
+        one, held = found.delegation, found.credential
+        assert one is not None
+        assert held is not None
+        # What a person signs for is of the shape that the tool takes; so is what they signed for beforehand.
+        self._approvals.check_call(asked.gated, asked.call.arguments, asked.call.canonical)
+        used: dict[str, Any] = {"calls": 1}
+        if one.terms.sum_of:
+            used["amount"] = written(found.amount)
+        facts = {
+            "method": METHOD,
+            "grant": one.terms.id,
+            "user": one.terms.person,
+            "server_id": one.terms.server_id,
+            "terms": one.terms.canonical.decode(),
+            "signature": one.evidence,
+            "used": used,
+        }
+        # As a receipt is verified later: nothing counts that the person's passkey did not sign.
+        try:
+            [proven] = check_proofs(facts, asked.gated.tool, asked.call.canonical)
+        except (NotVerified, MalformedResponse, ValueError) as error:
+            raise Refused(Reason.SIGNATURE_VERIFICATION_FAILED) from error
+        if (proven.credential, proven.fingerprint) != (held.id, fingerprint(held.public_key)):
+            raise Refused(Reason.SIGNATURE_VERIFICATION_FAILED)
+        return asked.passes(facts, DelegationUse(one.terms.id, found.amount, self._approvals.now()))
+
     async def _asked(self, gated: Gated) -> str | None:
         """Who is asked: the person for the server, or those whom the tool or a rule demands."""
         return gated.policy.people or await self._approver(gated.server)
 
-    async def _open_request(self, asked: NeededApproval) -> Request:
-        """A question to whoever approves for this server, about the tool as it is now."""
+    async def _open_request(self, asked: NeededApproval, notes: Sequence[str] = ()) -> Request:
+        """A question to whoever approves for this server, about the tool as it is now; `notes` are further lines for
+        the person."""
         call, gated = asked.call, asked.gated
-        why = "\n".join(ask.why for ask in asked.asks) or self._why(gated)
+        why = "\n".join(["\n".join(ask.why for ask in asked.asks) or self._why(gated), *notes])
         user = await self._asked(gated)
         if user is None:
             named = self._named(gated.server)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from callgate.approval.delegation import AgentKey, Delegation, DelegationUse
 from callgate.approval.model import (
     ApprovalBounds,
     Challenge,
@@ -150,7 +151,7 @@ class ApprovalRepository(Protocol):
     async def look_up(self, challenge_id: str, credential_id: str) -> tuple[Challenge | None, Credential | None]:
         """Both in one view, for verification; a revoked credential is returned as it is."""
 
-    async def use(self, use: Use, witness: Any = None) -> None:
+    async def use(self, use: Use | DelegationUse, witness: Any = None) -> None:
         """Steps 13 and 14 and the decision's record, one transaction. The time of `at` goes on while it waits for its
         turn: what has run out by then has run out (VA-129).
 
@@ -161,7 +162,27 @@ class ApprovalRepository(Protocol):
         GrantUse: the request has to be approved, unused and unexpired by `at`, else Spent(APPROVAL_EXPIRED); the
         passkey that approved it has to hold and its person has to be an approver still, and where several approved,
         enough of them, else Spent(UNKNOWN_CREDENTIAL).
+        DelegationUse: Spent(GRANT_ENDED) if the grant is revoked or it is not its time, Spent(GRANT_USED_UP) if its
+        calls or its sum do not suffice, Spent(UNKNOWN_CREDENTIAL) as above. `witness` is called with what is `left`.
         """
+
+    # -- what people sign beforehand for the calls of an agent --
+
+    async def add_delegation(self, new: Delegation, use: ChallengeUse, witness: Any = None) -> None:
+        """Consume the challenge (as `use` does) and store the grant, one transaction. Refused(GRANT_INVALID) where one
+        of this id is there; Refused(APPROVAL_LIMIT) where this person has too many that can be used.
+        """
+
+    async def delegation(self, grant: str) -> Delegation | None: ...
+
+    async def delegations(self, user: str | None = None, *, limit: int = 1000) -> Sequence[Delegation]:
+        """Newest first, ended ones too."""
+
+    async def delegations_of(self, agent: AgentKey, server_id: str, now: int) -> Sequence[Delegation]:
+        """Those of this agent on this server that are not revoked and have not ended; those that end first, first."""
+
+    async def revoke_delegation(self, grant: str, at: int, by: str, witness: Any = None) -> bool:
+        """From when this is committed no call passes by it. False if there is none, or it was revoked before."""
 
     # -- calls that wait for their person --
 

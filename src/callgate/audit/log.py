@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -781,7 +782,17 @@ class AuditRecorder:
         """Consume, counter and record stand or fall together (SEP-2672 §4.8, steps 13 and 14)."""
         if self._single_use is None or len(uses) != 1:
             raise Refused(Reason.AUDIT_UNAVAILABLE, "what lets the call through cannot be used up with its record")
-        await self._single_use.use(uses[0], self._audit.row(record))
+        row = self._audit.row(record)
+        if getattr(uses[0], "counts", False):
+            # What is left afterwards is part of the record, and known only inside the transaction.
+            await self._single_use.use(uses[0], partial(self._counted, record))
+        else:
+            await self._single_use.use(uses[0], row)
+
+    def _counted(self, record: DecisionRecord, **known: Any) -> AuditRow:
+        extra = dict(record.extra or {})
+        extra["approval"] = {**extra.get("approval", {}), **known}
+        return self._audit.row(msgspec.structs.replace(record, extra=extra))
 
     def decided(self, call: Call, decision: Decision, seconds: float) -> None:
         refused = decision.refused

@@ -84,7 +84,9 @@ def summary(decision: DecisionRecord, outcome: OutcomeRecord | None) -> list[str
         for one in several if isinstance(several, list) else [approval]:
             user = one.get("user") if isinstance(one, dict) else None
             if isinstance(user, str):
-                lines.append(f"Approved by: {user}{_how(one)}")
+                grant = one.get("grant")
+                beforehand = f"Granted beforehand by: {user}, grant {grant}"
+                lines.append(beforehand if isinstance(grant, str) else f"Approved by: {user}{_how(one)}")
     rule = trust.get("rule") if isinstance(trust, dict) else None
     if isinstance(rule, str) and rule:
         lines.append(f"Rule: {rule}")

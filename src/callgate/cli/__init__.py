@@ -68,6 +68,11 @@ VERBS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "enroll": ("enroll",),
     "users": ("users", "The people who approve calls.", "list:list_users add role remove"),
+    "grants": (
+        "grants",
+        "What people sign beforehand for an agent's calls.",
+        "list:list_grants show link revoke",
+    ),
     "groups": ("groups", "Groups of people who approve calls.", "list:list_groups add remove"),
     "credentials": ("users", "The passkeys that approve calls.", "list:list_credentials rename revoke"),
     "approvals": ("approvals", "The calls that wait for a person.", "list:list_approvals show refuse"),

@@ -492,7 +492,7 @@ def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bo
             verified.append(f"key {one.fingerprint} of the device “{plain(one.device)}” signed yes, without a passkey")
             continue
         verified += [
-            f"passkey {one.fingerprint} signed this approval",
+            f"passkey {one.fingerprint} signed this {'grant' if one.grant else 'approval'}",
             "its authenticator says that a person was there and was verified",
             f"it was signed on {one.origin} for {one.rp_id}"
             + (f", inside a page of {one.framed_in}" if one.framed_in else ""),
@@ -502,8 +502,13 @@ def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bo
         verified.append(f"{len(proven)} different {what} signed for the same call")
     if "signatures" in facts:
         not_verified.append(f"that these people were {facts.get('user')}: who is in a group is the log's word")
+    granted = any(one.grant for one in proven)
     if all(one.whole for one in proven):
-        verified.append("what was signed is this tool with these arguments on this server")
+        verified.append(
+            "what was signed is a grant for this tool on this server, and these arguments are within it"
+            if granted
+            else "what was signed is this tool with these arguments on this server"
+        )
     elif whole_on_record:
         not_verified.append("tool and arguments: the record does not name the server id that was signed with them")
     else:
@@ -516,7 +521,11 @@ def _account(proven: list[Proven], facts: dict[str, Any], *, whole_on_record: bo
             f"whose {what} it is: that it is {one.user}'s is the log's word; compare the fingerprint with the one in "
             "`callgate credentials list --all --json`"
         )
-    not_verified.append("that the approval was fresh and used once: the gateway checked that in its store")
+    not_verified.append(
+        "that the grant was in force, and that its calls and its sum sufficed: the gateway counted that in its store"
+        if granted
+        else "that the approval was fresh and used once: the gateway checked that in its store"
+    )
     return ReceiptApproval(proven, verified, not_verified)
 
 
@@ -630,7 +639,8 @@ def approved_by(decision: DecisionRecord, store: Store) -> str:
         if signed.get("method") == DEVICE:
             lines.append(f"approved by {user} at {when} {plain(how_answered(signed), 200)}")
             continue
-        lines.append(f"approved by {user} with passkey {key} at {when} on {origin}")
+        how = f"granted beforehand ({plain(str(facts['grant']))})" if "grant" in facts else "approved"
+        lines.append(f"{how} by {user} with passkey {key} at {when} on {origin}")
     return "\n".join(lines)
 
 

@@ -142,6 +142,7 @@ def make_console(shown: ConsoleSources) -> Asgi:
             switch=shown.switch,
             config=config,
             path=shown.path,
+            delegable=shown.delegable,
         ),
         demands=lambda: demands(config, SqlPins(shown.store)),
     )

@@ -211,6 +211,9 @@ class ToolDemand(Section, frozen=True):
     methods: Methods = ()
     """How they may answer, instead of what the server's section says. If several tables fit a tool, all have to name a
     way."""
+    grants: bool = True
+    """Whether a person may sign a grant beforehand that lets an agent call these tools within bounds
+    (`callgate grants`). No grant takes the place of several people, whatever this says."""
 
     def clashes(self) -> Iterator[Clash]:
         yield from _too_many_groups(self.of)
@@ -250,6 +253,9 @@ class ServerApproval(Section, frozen=True):
     methods: Methods = ("passkey",)
     """How people may answer calls of this server: `passkey`, and also `device` for a signed answer from a device that
     they have enrolled, without a passkey. Tools that the server marks take passkeys only."""
+    grants: bool = True
+    """Whether a person may sign a grant beforehand that lets an agent call tools of this server within bounds
+    (`callgate grants`). With `false` no grant counts here, also none that was signed before."""
     demands: Annotated[dict[str, ToolDemand], KeyRule(name=rules.word)] = field(default_factory=dict)
     """Who has to approve some tools, one table `[servers.NAME.approval.demands.TOOL]` each; in a name `*` stands for
     any letters. These tools need approval as if `tools` named them, and every table that fits has to be met."""

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from callgate.approval.delegation import Delegable
 from callgate.approval.model import ConsoleSession, Role, reaches
 from callgate.approval.reach import Demand
 from callgate.approval.service import Approvals
@@ -47,6 +48,10 @@ Demands: TypeAlias = Callable[[], Awaitable[Sequence[Demand] | None]]
 _DAY: Final = 86_400_000
 
 
+async def _no_tools() -> Sequence[Delegable]:
+    return ()
+
+
 @dataclass(frozen=True)
 class GatewayParts:
     """The gateway's own store and log, its agents, and the configuration in force with the file it came from."""
@@ -57,6 +62,8 @@ class GatewayParts:
     switch: KillSwitch
     config: Config
     path: Path | None = None
+    # The tools that a grant can be about.
+    delegable: Callable[[], Awaitable[Sequence[Delegable]]] = _no_tools
 
 
 class Waits(NamedTuple):

@@ -26,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from callgate.approval.delegation import AgentKey, Delegation, DelegationUse
 from callgate.approval.model import (
     WITHDRAWN,
     ApprovalBounds,
@@ -49,6 +50,7 @@ from callgate.audit.records import AuditRow
 from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused, Spent
 from callgate.protocol import DEVICE, WEBAUTHN
+from callgate.store import delegation as grants
 from callgate.store.front import Store
 from callgate.store.schema import (
     approval_request,
@@ -56,6 +58,7 @@ from callgate.store.schema import (
     challenge,
     console_session,
     control,
+    delegation,
     membership,
     passkey,
     person,
@@ -377,6 +380,7 @@ class SqlApprovals(Repository):
                 self._end_devices(conn, passkey.c.person == name, at)
             conn.execute(update(person).where(person.c.name == name).values(role=role))
             if role == "viewer":
+                grants.end(conn, delegation.c.person == name, by="the gateway", at=at)
                 _forget_calls(conn, name)
                 self._unsign(conn, approval_signature.c.person == name, None)
             return True
@@ -394,6 +398,7 @@ class SqlApprovals(Repository):
             if len(roles) > 1:
                 _keep_an_operator(roles, name)
             _end_links(conn, passkey.c.person == name)
+            grants.end(conn, delegation.c.person == name, by="the gateway")
             conn.execute(delete(person).where(person.c.name == name))
             for table in (passkey, ticket, recovery_code, registration, console_session, membership):
                 conn.execute(delete(table).where(table.c.person == name))
@@ -485,6 +490,7 @@ class SqlApprovals(Repository):
                 return False
             conn.execute(delete(console_session).where(console_session.c.credential == credential_id))
             _end_links(conn, passkey.c.id == credential_id)
+            grants.end(conn, delegation.c.credential == credential_id, by="the gateway", at=at)
             self._take_approvals_back(conn, credential_id, at)
             self._unsign(conn, approval_signature.c.credential == credential_id, at)
             self._end_devices(conn, passkey.c.voucher == credential_id, at)
@@ -569,9 +575,11 @@ class SqlApprovals(Repository):
         challenge = None if row[0] is None else _issued(row[0], row[1])
         return challenge, None if row[2] is None else credential_of(row[2:])
 
-    async def use(self, use: Use, witness: AuditRow | None = None) -> None:
+    async def use(self, use: Use | DelegationUse, witness: Any = None) -> None:
         clock = running(use.at)
-        if isinstance(use, ChallengeUse):
+        if isinstance(use, DelegationUse):
+            await self._change(lambda conn: self._use_delegation(conn, use, clock, witness))
+        elif isinstance(use, ChallengeUse):
             await self._store.run(lambda conn: self._consume(conn, use, clock, witness))
         else:
             await self._store.run(lambda conn: self._use_grant(conn, use, clock, witness))
@@ -619,6 +627,45 @@ class SqlApprovals(Repository):
             holds = _still_approves(conn, _signed_with(_decision.decode(decision)), user)
         if not holds:
             raise Spent(Reason.UNKNOWN_CREDENTIAL)
+
+    def _use_delegation(
+        self, conn: Connection, use: DelegationUse, clock: Callable[[], int], witness: Callable[..., AuditRow] | None
+    ) -> None:
+        used = grants.use(conn, use, clock)
+        if not _still_approves(conn, used.credential, used.terms.person):
+            raise Spent(Reason.UNKNOWN_CREDENTIAL)
+        self._record(conn, None if witness is None else witness(left=used.left))
+
+    # -- what is signed beforehand -----------------------------------------------------------------------------
+
+    async def add_delegation(self, new: Delegation, use: ChallengeUse, witness: AuditRow | None = None) -> None:
+        demand(new.terms.id, new.terms.person, new.credential)
+        clock = running(use.at)
+
+        def add(conn: Connection) -> None:
+            self._consume(conn, use, clock, None)
+            if not _still_approves(conn, new.credential, new.terms.person):
+                raise Refused(Reason.UNKNOWN_CREDENTIAL)
+            grants.add(conn, new, clock())
+
+        await self._change(add, witness)
+
+    async def delegation(self, grant: str) -> Delegation | None:
+        row = await self._first(select(delegation).where(delegation.c.id == known(grant)))
+        return None if row is None else grants.of(row)
+
+    async def delegations(self, user: str | None = None, *, limit: int = 1000) -> Sequence[Delegation]:
+        query = select(delegation).order_by(delegation.c.at.desc(), delegation.c.id)
+        if user is not None:
+            query = query.where(delegation.c.person == known(user))
+        return [grants.of(row) for row in await self._rows(query.limit(max(0, min(limit, _MOST_LISTED))))]
+
+    async def delegations_of(self, agent: AgentKey, server_id: str, now: int) -> Sequence[Delegation]:
+        return [grants.of(row) for row in await self._rows(grants.for_agent(agent, server_id, now))]
+
+    async def revoke_delegation(self, grant: str, at: int, by: str, witness: AuditRow | None = None) -> bool:
+        which = delegation.c.id == known(grant)
+        return await self._change(lambda conn: grants.end(conn, which, by=_whole(by), at=at) > 0, witness)
 
     async def open_request(self, request: Request, bounds: ApprovalBounds, witness: AuditRow | None = None) -> Request:
         demand(request.id, request.user)

@@ -22,9 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.types import TypeEngine
 
 # The newest migration; a test holds it equal to the head of store/migrations.
-HEAD: Final = "0012"
+HEAD: Final = "0013"
 # Oldest first, so that an unknown version can be told from an older one.
-VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", HEAD)
+VERSIONS: Final = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012", HEAD)
 
 metadata: Final = MetaData()
 
@@ -137,6 +137,16 @@ approval_signature: Final = _table(
     "request text key, person text key, credential text, at int, evidence blob",
     Index("approval_signature_person", "person"),
     Index("approval_signature_at", "at"),
+)
+
+# What people sign beforehand for the calls of an agent. `agent` is a hash of the agent, its key and the server; `calls`
+# and `amount` (in millionths) are what was used; `body` is the signed terms and the evidence, msgpack.
+delegation: Final = _table(
+    "delegation",
+    "id text key, person text, credential text, agent blob, at int, begins int, ends int, "
+    "calls int, most_calls int, amount int, most_amount int?, revoked_at int?, revoked_by text?, body blob",
+    Index("delegation_agent", "agent", "ends"),
+    Index("delegation_person", "person"),
 )
 
 # `call_key` is a hash of who may use the approval and for what; `body` is the request as it was opened, `decision` what

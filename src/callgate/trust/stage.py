@@ -103,6 +103,8 @@ class JudgedCall(msgspec.Struct):
     ruling: Ruling
     # Whether the policy asked for a person; an approval then endorses the values that it asked about.
     asked: bool = False
+    # Whether a person has looked at these values; nobody has where a grant let the call through.
+    seen: bool = True
 
     @property
     def label(self) -> ToolLabel:
@@ -681,7 +683,9 @@ class ResultRecorder:
                 # What the client says of its own data stays with the session too.
                 self._adds(kept) if facts.request is None else joined(asked(facts.request), adds(kept)),
                 objects,
-                to_endorse(live.memory, label, call.arguments, facts.provenance) if judged.asked else (),
+                to_endorse(live.memory, label, call.arguments, facts.provenance)
+                if judged.asked and judged.seen
+                else (),
             )
 
         return self._add(judged.live, make, call.context.server, now)
@@ -1008,9 +1012,12 @@ class TrustStage:
 
     # ---- what leaves ----
 
-    def outgoing(self, message: Message, call: Call) -> tuple[Message, AsyncTransform]:
-        """A call that may go on, as the server is to see it, and what to do with its reply."""
+    def outgoing(self, message: Message, call: Call, *, seen: bool = True) -> tuple[Message, AsyncTransform]:
+        """A call that may go on, as the server is to see it, and what to do with its reply. `seen` says that a person
+        has looked at this very call, where one was asked for."""
         judged = self._check.take(call)
+        if judged is not None:
+            judged.seen = seen
         sent = self._labelled(message, call, judged)
         assert message.id is not None
         by_id = {message.id: partial(self._results.of_call, call, judged)}

@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
@@ -35,6 +36,7 @@ _MAX_SIZE: Final = 2**62
 _NUMBER: Final = re.compile(r"(0|[1-9][0-9]{0,18})\Z")
 _INTEGER: Final = re.compile(r"-?[0-9]+\Z")
 _NAME: Final = re.compile(r"[^\s+]{1,255}\Z")
+_DECIMAL: Final = re.compile(r"-?[0-9]{1,31}(\.[0-9]{1,31})?\Z")
 _URL64: Final = re.compile(r"[A-Za-z0-9_-]*\Z")
 _SAFE: Final = 2**53 - 1
 
@@ -303,7 +305,9 @@ def summary(decision: dict[str, Any], outcome: dict[str, Any] | None) -> list[st
             if type(user) is str:
                 device = one.get("device") if one.get("method") == "device" else None
                 how = f", on the device “{device}”, without a passkey" if type(device) is str else ""
-                lines.append(f"Approved by: {user}{how}")
+                grant = one.get("grant")
+                beforehand = f"Granted beforehand by: {user}, grant {grant}"
+                lines.append(beforehand if type(grant) is str else f"Approved by: {user}{how}")
     if rule := _text(extra, "trust", "rule"):
         lines.append(f"Rule: {rule}")
     ended = "not in this receipt"
@@ -361,9 +365,16 @@ def _is_proof(facts: Any) -> bool:
     return type(method) is str and _SIGNATURES.get(method, "") in facts
 
 
+def _is_grant(facts: Any) -> bool:
+    return isinstance(facts, dict) and facts.get("method") == "grant"
+
+
 def _proofs(facts: Any) -> list[dict[str, Any]]:
     if _is_proof(facts):
         return [facts]
+    if _is_grant(facts):
+        signed = facts.get("signature")
+        return [signed] if _is_proof(signed) and signed["method"] == "webauthn" else []
     several = facts.get("signatures") if isinstance(facts, dict) else None
     if not isinstance(several, list) or not all(map(_is_proof, several)):
         return []
@@ -380,6 +391,9 @@ def check_approval(facts: dict[str, Any], tool: str, form: bytes | None) -> tupl
     wanted = facts.get("approvals")
     if isinstance(wanted, Number) and _INTEGER.match(wanted) and len(signed) < int(wanted):
         raise DoesNotHold(f"the approval does not hold: {wanted} people had to sign, and {len(signed)} did")
+    if _is_grant(facts):
+        _check_grant(facts, signed[0], tool, form)
+        return signed, form is not None
     server_id = facts.get("server_id")
     whole = form is not None and type(server_id) is str and bool(signed)
     if form is not None and type(server_id) is str:
@@ -387,6 +401,52 @@ def check_approval(facts: dict[str, Any], tool: str, form: bytes | None) -> tupl
             if one.action != hashlib.sha256(b"\0".join((tool.encode(), form, server_id.encode()))).digest():
                 raise DoesNotHold("the approval does not hold: another call was signed")
     return signed, whole
+
+
+def _check_grant(facts: dict[str, Any], signed: _Signed, tool: str, form: bytes | None) -> None:
+    """What a person signed beforehand: for this tool on this server, and the arguments are within it."""
+    text, site = _text(facts, "terms"), _text(facts, "signature", "rp_id")
+    terms = read(text.encode())
+    if signed.action != hashlib.sha256(b"\0".join((b"callgate/grant", text.encode(), site.encode()))).digest():
+        raise DoesNotHold("the approval does not hold: the passkey signed another grant")
+    said = (_text(facts, "grant"), _text(facts, "user"), _text(facts, "server_id"), tool)
+    named = tuple(_text(terms, name) for name in ("id", "person", "server_id", "tool"))
+    if said != named or signed.user != said[1] or terms.get("format") != "1" or not all(said):
+        raise DoesNotHold("the approval does not hold: the grant is for another call")
+    if form is not None and not _within(terms, read(form)):
+        raise DoesNotHold("the approval does not hold: the call is not within the grant")
+
+
+def _within(terms: dict[str, Any], arguments: Any) -> bool:
+    conditions, summed = terms.get("arguments"), _text(terms, "sum_of")
+    if not isinstance(conditions, list) or not all(isinstance(one, dict) for one in conditions):
+        return False
+    if not isinstance(arguments, dict) or not set(arguments) <= {_text(one, "argument") for one in conditions}:
+        return False
+    if summed and not (isinstance(arguments.get(summed), Number) and not arguments[summed].startswith("-")):
+        return False
+    return all(_holds(one, arguments) for one in conditions)
+
+
+def _holds(condition: dict[str, Any], arguments: dict[str, Any]) -> bool:
+    name, rule, wanted = _text(condition, "argument"), _text(condition, "rule"), condition.get("value")
+    if rule == "anything":
+        return True
+    if name not in arguments:
+        return False
+    found = arguments[name]
+    if rule == "equals":
+        return canonical(found) == canonical(wanted)
+    if rule == "one_of":
+        return isinstance(wanted, list) and any(canonical(found) == canonical(one) for one in wanted)
+    if rule == "starts_with":
+        return type(found) is str and type(wanted) is str and found.startswith(wanted)
+    if rule not in ("at_most", "at_least") or not isinstance(found, Number) or type(wanted) is not str:
+        return False
+    if not _DECIMAL.match(wanted):
+        return False
+    amount, bound = Decimal(found), Decimal(wanted)
+    return amount <= bound if rule == "at_most" else amount >= bound
 
 
 def _check_signature(facts: dict[str, Any]) -> _Signed:
@@ -597,6 +657,7 @@ def _verify(
 
 
 Lines = list[tuple[str, str]]
+_THIS_CALL = "this tool with these arguments on this server"
 
 
 def _keys(note: Note, own: VKey, given: str | None, witnesses: list[VKey], quorum: int | None) -> tuple[Lines, Lines]:
@@ -648,14 +709,18 @@ def _approval(decision: dict[str, Any], given: bytes | None) -> tuple[Lines, Lin
     signed, whole = check_approval(facts, _text(decision, "tool"), form)
     verified = [("approval", one.account) for one in signed]
     not_verified: Lines = []
+    granted = _is_grant(facts)
     if whole:
-        verified.append(("arguments", "what was signed is this tool with these arguments on this server"))
+        what = "a grant for this tool on this server, and these arguments are within it" if granted else _THIS_CALL
+        verified.append(("arguments", f"what was signed is {what}"))
     else:
         not_verified.append(("arguments", "tool and arguments: they, or the id of the server, are not on record"))
     for one in signed:
         what = "device" if one.device else "passkey"
         not_verified.append(("person", f"whose {what} it is: that it is {one.user}'s is the log's word"))
-    not_verified.append(("fresh", "that the approval was fresh and used once: the gateway checked that"))
+    fresh = "the approval was fresh and used once: the gateway checked that"
+    counted = "the grant was in force, and its calls and its sum sufficed: the gateway counted that"
+    not_verified.append(("fresh", f"that {counted if granted else fresh}"))
     return verified, not_verified
 
 

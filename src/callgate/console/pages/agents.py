@@ -28,7 +28,9 @@ from callgate.app.agent_registry import (
     take_away,
     ways_in,
 )
+from callgate.approval.delegation import LOCAL
 from callgate.approval.model import ConsoleSession
+from callgate.approval.overview import GrantRow, grant_rows
 from callgate.config.agents import agent_name
 from callgate.console.context import ConsoleContext, GatewayPage, GatewayParts
 from callgate.console.requests import change, signed
@@ -114,6 +116,7 @@ class AgentsPage(GatewayPage):
             rules=rules_of(self._config, agent),
             ways=ways_in(self._config),
             seen=day.agents.get(agent),
+            grants=await self._grants(agent, now),
             day=day,
             most=MOST_CALLS,
             removable=[one.key for one in added(rows, agent, now)],
@@ -124,6 +127,12 @@ class AgentsPage(GatewayPage):
             path=_path_of(agent),
             nameable=agent_name(agent) is None,
         )
+
+    async def _grants(self, agent: str, now: int) -> list[GrantRow]:
+        """What people have signed beforehand for its calls, and can be used."""
+        found = await self._context.approvals.shelf.delegations()
+        theirs = [one for one in found if one.terms.agent.source != LOCAL and one.terms.agent.id == agent]
+        return [row for row in grant_rows(theirs, now) if row.live]
 
     async def _known(self) -> dict[str, list[RecognisedAgent]]:
         """Every agent by name with what counts of it now; those that only have rules too."""

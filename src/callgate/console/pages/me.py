@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from callgate.approval.model import ConsoleSession, Credential, reaches
-from callgate.approval.overview import passkey_row, tickets
+from callgate.approval.overview import live_grants, passkey_row, tickets
 from callgate.approval.reach import demanded, except_for, how_to_add, lacking
 from callgate.console.context import ConsoleContext, Page
 from callgate.console.requests import SignedBody, change
@@ -48,6 +48,7 @@ class MePage(Page):
             how=how_to_add(without[0].policy, "“Add another device”") if without else "",
             codes=codes,
             links=await tickets(shelf, self._context.now(), session.user),
+            grants=await live_grants(shelf, self._context.now(), session.user),
             brings_codes=self._context.approvals.settings.recovery_codes,
         )
 

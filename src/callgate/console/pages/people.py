@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from callgate.approval.display import escape
 from callgate.approval.model import ROLES, ConsoleSession, Credential, Role, Ticket, User
-from callgate.approval.overview import passkeys, people, person, tickets
+from callgate.approval.overview import live_grants, passkeys, people, person, tickets
 from callgate.approval.people import check_group_name, check_user_name
 from callgate.console.context import ConsoleContext, Page
 from callgate.console.requests import Handler, Name, signed
@@ -46,6 +46,7 @@ class PeoplePage(Page):
             row=await person(shelf, user, self._context.now()),
             passkeys=await passkeys(shelf, user.name),
             links=await tickets(shelf, self._context.now(), user.name),
+            grants=await live_grants(shelf, self._context.now(), user.name),
             roles=ROLES,
             path=_path_of(user.name),
         )
