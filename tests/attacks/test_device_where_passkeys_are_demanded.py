@@ -38,7 +38,8 @@ async def phone(console, anna):
     ],
 )
 async def test_a_tool_that_does_not_take_it(console, phone, policy):
-    asked = await ask(console, policy=policy)
+    asked = await ask(console, policy=policy, arguments={"resourceId": repr(policy)})
+    assert asked.policy == policy
     assert await phone.waiting() == []
     assert (await phone.ask("call", asked.id)).reason == "unsupported_method"
     # Nor with a challenge that was made while the tool took it.
