@@ -252,13 +252,14 @@ class Approvals(Enrolment):
         return await self._issue(challenge, eligible, PAGE_BOUNDS)
 
     async def device_challenge(self, request: Request, device: Credential) -> IssuedChallenge:
-        """The same for a device of somebody who is asked. Who has signed can still be told of a refusal with it."""
+        """The same for a device of somebody who is asked. Who has said yes can still say no with it."""
+        # Somebody else's call is as unknown as one that never was.
+        if not await self.is_asked(request, device.user):
+            raise Refused(Reason.NOT_ASKED)
         if request.state != "waiting":
             raise Refused(Reason.APPROVAL_DECIDED)
         if self.expired(request):
             raise Refused(Reason.APPROVAL_EXPIRED)
-        if not await self.is_asked(request, device.user):
-            raise Refused(Reason.NOT_ASKED)
         if not request.policy.takes(device):
             raise Refused(Reason.UNSUPPORTED_METHOD, "this tool takes no answers of devices", advice="Use a passkey.")
         challenge = self._new_challenge(

@@ -201,3 +201,33 @@ def test_models_of_authenticators_need_attestation():
     assert (
         parse(approval(aaguids=model, attestation="direct", attestation_roots=("maker.pem",))).approval.aaguids == model
     )
+
+
+BOTH = 'methods = ["passkey", "device"]'
+
+
+@requirement("VA-181")
+@rows(
+    ("section", "wrong"),
+    [
+        ('methods = ["device"]', "passkeys are always taken"),
+        ('methods = ["passkey", "sms"]', "sms"),
+        (f'{BOTH}\nauthenticator_class = "cross-platform"', "weaker than the passkeys"),
+        (f"{BOTH}\nrequire_counter = true", "weaker than the passkeys"),
+        (f"require_counter = true\n[servers.bank.approval.demands.pay]\n{BOTH}", "weaker than the passkeys"),
+        ('[servers.bank.approval.demands.pay]\nmethods = ["device"]', "passkeys are always taken"),
+    ],
+)
+def test_ways_to_answer_that_do_not_go_together(section, wrong):
+    text = f'[servers.bank]\nurl = "https://bank.example/mcp"\n[servers.bank.approval]\n{section}\n'
+    (told,) = problems(text)
+    assert wrong in told
+
+
+def test_passkeys_are_the_only_way_where_nothing_is_said():
+    text = '[servers.bank]\nurl = "https://bank.example/mcp"\n[servers.bank.approval]\ntools = ["pay"]\n'
+    assert parse(text).servers["bank"].approval.methods == ("passkey",)
+    assert parse(f'{text}{BOTH}\nauthenticator_class = "platform"').servers["bank"].approval.methods == (
+        "passkey",
+        "device",
+    )
