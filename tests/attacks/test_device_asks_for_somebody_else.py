@@ -79,6 +79,10 @@ async def test_only_ones_own_calls_are_seen(console, phone):
     assert await phone.waiting() == [hers.id]
     tablet = await Phone.enrolled(console, ben)
     assert set(await tablet.waiting()) == {his.id, theirs.id}
+    # Nor does anybody else learn what became of a call.
+    await console.approvals.refuse(his.id, by="ben")
+    assert (await phone.ask("call", his.id)).reason == "not_asked"
+    assert (await tablet.ask("call", his.id)).reason == "approval_decided"
 
 
 async def test_asking_without_end(console, anna, phone):
