@@ -6,7 +6,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from urllib.parse import quote
@@ -109,7 +109,13 @@ def refusal(refused: Refused, *, headers: Headers = (), **known: Any) -> AgentDe
 
 def identity_headers(caller: Caller) -> Headers:
     """The headers that tell who was verified; what is empty is left out."""
-    values = (caller.id, caller.key, caller.directory, caller.source, "true" if caller.digest_verified else "false")
+    verified = "true" if caller.digest_verified else "false"
+    return _identity_headers(caller.id, caller.key, caller.directory, caller.source, verified)
+
+
+@lru_cache(maxsize=1024)
+def _identity_headers(*values: str) -> Headers:
+    # Agents come again and again, and quoting takes longer than all else about these.
     pairs = zip(IDENTITY_HEADERS, values, strict=True)
     return tuple((name, quote(value, safe=_PLAIN).encode()) for name, value in pairs if value)
 
