@@ -68,7 +68,7 @@ def test_other_terms_are_sent_than_were_signed(site, terms, changes):
         ({"server": "pipe"}, "page_outdated"),
         ({"tool": "look"}, "page_outdated"),
         ({"tool_hash": "ab" * 32}, "page_outdated"),
-        ({"agent": {"source": "local"}}, "grant_invalid"),
+        ({"agent": {"source": "local"}}, "page_outdated"),
         ({"agent": {"source": "api-key", "id": "reports", "key": ""}}, "grant_invalid"),
         ({"agent": {"source": "nobody", "id": "reports", "key": "x"}}, "grant_invalid"),
         ({"calls": 0}, "grant_invalid"),

@@ -60,7 +60,7 @@ class Signer:
     def draft(self, **fields: str) -> dict[str, Any]:
         """The terms that the page shows for what was filled in; `server` and `name` choose the tool."""
         fields = {"calls": "1", "until": UNTIL, **fields}
-        named = {name: fields.pop(name) for name in ("server", "name")}
+        named = {name: fields.pop(name) for name in ("server", "name", "request") if name in fields}
         first = self.page(**named)
         tool = re.search(r'name="tool" value="([0-9a-f]+)"', first)
         assert tool is not None, first

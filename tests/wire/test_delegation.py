@@ -12,6 +12,7 @@ from support.registry import requirement
 from support.states import reason
 from support.stores import ready
 from support.table import rows
+from support.trust_gateway import WrapAgent
 
 AGENTS = {"mode": "optional", "api_keys": {"enabled": True}}
 
@@ -103,6 +104,22 @@ def test_revoked_at_once(site, agent):
     assert site.signer.post(f"/grants/{grant}/revoke") == (200, {"state": "revoked"})
     assert reason(agent.call("wipe", id="DE-1", n=1)) == "missing_evidence"
     assert site.signer.post(f"/grants/{grant}/revoke")[0] == 403
+
+
+def test_programs_of_this_computer(site):
+    """A server that the person's own programs start: the grant is for all of them, and for nobody else."""
+    with WrapAgent(site) as local:
+        told = local.call("pipe", "wipe", id="here")
+        page = site.signer.page(request=told["error"]["data"]["approval"]["request"])
+        assert "any program of yours on this computer" in page
+        request = told["error"]["data"]["approval"]["request"]
+        given = {"rule.id": "equals", "value.id": "here", "calls": "1"}
+        grant = site.signer.grant(server="pipe", name="wipe", request=request, **given)
+        other = KeyedAgent(site, api_key(site, "far"))
+        assert reason(other.call("wipe", "pipe", id="here")) == "missing_evidence"
+        assert passed(local.call("pipe", "wipe", id="here"))
+        assert reason(local.call("pipe", "wipe", id="here")) == "missing_evidence"
+        assert [one["left"] for one in facts(site, grant)] == [{"calls": 0}]
 
 
 def test_made_from_a_call_that_waits(site, agent):

@@ -137,7 +137,7 @@ class Delegable(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """What names it in an address."""
-        return parts_hash(self.server_id, self.tool).hex()[:16]
+        return parts_hash(self.server_id, self.tool, LOCAL if self.local else "").hex()[:16]
 
     @property
     def properties(self) -> Mapping[str, Any]:

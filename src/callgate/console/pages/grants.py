@@ -186,8 +186,6 @@ class GrantsPage(GatewayPage):
         if terms.person != session.user:
             raise Refused(Reason.GRANT_INVALID, "Only you can sign for yourself.")
         tool = self._tool(await self._gateway.delegable(), terms)
-        if (terms.agent.source == LOCAL) != tool.local:
-            raise Refused(Reason.GRANT_INVALID, "This agent does not reach this server.")
         missing = [name for name in tool.required if name not in {one.argument for one in terms.arguments}]
         if missing:
             raise Refused(Reason.GRANT_INVALID, f"The tool needs the argument {missing[0]}: say what it may be.")
@@ -195,9 +193,9 @@ class GrantsPage(GatewayPage):
         return terms
 
     def _tool(self, tools: Sequence[Delegable], terms: Terms) -> Delegable:
-        wanted = (terms.server, terms.server_id, terms.tool, terms.tool_hash)
+        wanted = (terms.server, terms.server_id, terms.tool, terms.tool_hash, terms.agent.source == LOCAL)
         for one in tools:
-            if (one.server, one.server_id, one.tool, one.tool_hash) == wanted:
+            if (one.server, one.server_id, one.tool, one.tool_hash, one.local) == wanted:
                 if one.problem:
                     raise Refused(Reason.GRANTS_OFF, f"No grant can be signed for {one.tool}: {one.problem}.")
                 return one
@@ -247,7 +245,10 @@ class GrantsPage(GatewayPage):
                 agent = _agent_in({**(record.caller or {}), "transport": record.transport})
         elif fields.get("server") and fields.get("name"):
             server, name = fields["server"], fields["name"]
-        tool = next((one for one in tools if (one.server, one.tool) == (server, name)), None)
+        local = agent is not None and agent.source == LOCAL
+        named = [one for one in tools if (one.server, one.tool) == (server, name)]
+        # A server can be both: served at an address, and started by the person's own programs.
+        tool = next((one for one in named if one.local == local), next(iter(named), None))
         if tool is None:
             return Draft(fields)
         made = {"tool": tool.key, "calls": "1"}
