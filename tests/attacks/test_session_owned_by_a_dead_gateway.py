@@ -167,6 +167,7 @@ async def test_one_that_is_let_go_of_while_its_owner_writes_to_it_is_not_relied_
     """The writer reads it while it is owned still, and is done when it is not any more."""
     ours = gateways()
     await ours.owns()
+    await ours.shelf.landed()
     held, (forgotten, seen, left) = ours.leases, [threading.Event() for _ in range(3)]
     forget, keep, leave, of = held.sessions.forget, held.keep, held._leave, SessionDraft.of
 
@@ -186,8 +187,10 @@ async def test_one_that_is_let_go_of_while_its_owner_writes_to_it_is_not_relied_
     held.keep = lambda *given: left.wait(30) and keep(*given)
     held._leave = lambda *given: (leave(*given), left.set())
     with held._connect() as driver:
-        driver.execute(_NOTIFY, (f"{held.owner} {KEY}",))
-    assert await asyncio.to_thread(forgotten.wait, 30)
+        # As whoever needs it asks: again and again.
+        while not forgotten.is_set():
+            driver.execute(_NOTIFY, (f"{held.owner} {KEY}",))
+            await asyncio.sleep(0.05)
     await reads(ours.sessions, "one more page")
     assert left.is_set()
     assert KEY not in held.sessions.kept

@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from struct import Struct
 from threading import Event
 from typing import Any, Final
 
@@ -57,6 +58,60 @@ _SHARE: Final = f"SELECT pg_advisory_xact_lock_shared({RECORDS_LOCK})"
 # A batch changes rows of several people in the order they came in; two batches that met row by row could wait for each
 # other. One lock that each takes first rules that out, and makes counting exact.
 _APPROVALS: Final = f"SELECT pg_advisory_xact_lock({APPROVALS_LOCK})"
+
+
+class _Array(bytes):
+    """An array in PostgreSQL's binary form. The driver would make it of objects for each element, five times slower."""
+
+
+class _Int2Array(_Array): ...
+
+
+class _Int8Array(_Array): ...
+
+
+class _TextArray(_Array): ...
+
+
+class _ByteaArray(_Array): ...
+
+
+# The class of an array, its own oid and that of its elements, and how a number is packed.
+_ARRAYS: Final[dict[str, tuple[type[_Array], int, int, Struct | None]]] = {
+    "int2": (_Int2Array, 1005, 21, Struct("!ih")),
+    "int8": (_Int8Array, 1016, 20, Struct("!iq")),
+    "text": (_TextArray, 1009, 25, None),
+    "bytea": (_ByteaArray, 1001, 17, None),
+}
+# Dimensions, whether there are NULLs, kind of the elements, how many, and the number of the first.
+_ARRAY_HEAD: Final = Struct("!5i")
+_LENGTH: Final = Struct("!i")
+_NULL: Final = _LENGTH.pack(-1)
+
+
+class _ArrayDumper(psycopg.adapt.Dumper):
+    format = psycopg.pq.Format.BINARY
+
+    def dump(self, obj: _Array) -> bytes:
+        return obj
+
+
+for _kind, _oid, *_ in _ARRAYS.values():
+    psycopg.adapters.register_dumper(_kind, type(f"{_kind.__name__}Dumper", (_ArrayDumper,), {"oid": _oid}))
+
+
+def _array(kind: str, values: Sequence[Any]) -> bytes:
+    made, _, element, number = _ARRAYS[kind]
+    parts = [_ARRAY_HEAD.pack(1, None in values, element, len(values), 1)]
+    for value in values:
+        if value is None:
+            parts.append(_NULL)
+        elif number is not None:
+            parts.append(number.pack(number.size - _LENGTH.size, value))
+        else:
+            raw = value.encode() if type(value) is str else value
+            parts += (_LENGTH.pack(len(raw)), raw)
+    return made(b"".join(parts))
 
 
 class PostgresBackend:
@@ -132,7 +187,12 @@ class PostgresBackend:
 
     def insert_within(self, driver: psycopg.Connection[Any], rows: Sequence[AuditRow]) -> None:
         driver.execute(_SHARE)
-        driver.execute(_INSERT, [list(column) for column in zip(*rows, strict=True)])
+        driver.execute(_INSERT, self.arrays(_TYPES, rows))
+
+    @staticmethod
+    def arrays(kinds: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[bytes]:
+        """An array for each column of some rows, for a statement that casts each to its kind."""
+        return [_array(kind, column) for kind, column in zip(kinds, zip(*rows, strict=True), strict=True)]
 
     def stream(
         self, driver: psycopg.Connection[Any], statement: str, parameters: Sequence[Any]

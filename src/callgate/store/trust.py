@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
@@ -214,6 +214,8 @@ _SAVE: Final = (
     b" WHERE s.key = n.k AND s.owner = n.h RETURNING 1)"
     b" SELECT 1 / CASE WHEN count(*) = %b THEN 1 ELSE 0 END FROM saved"
 )
+_SESSION_TYPES: Final = ("text", "int8", "int8", "int8", "int8", "int8", "bytea", "text", "text")
+_STEP_TYPES: Final = ("text", "int8", "int8", "int2", "bytea", "bytea")
 _STEPS: Final = (
     b"INSERT INTO trust_step (session, seq, expires_at, strange, body, memory)"
     b" SELECT * FROM unnest(%b::text[], %b::int8[], %b::int8[], %b::int2[], %b::bytea[], %b::bytea[])"
@@ -346,10 +348,10 @@ class SessionWriter:
                 backend.written.append((draft.key, draft.kept(mark), since))
         rows = [(one.key, *one.row, one.was_owner, one.owner) for one in sorted(drafts, key=lambda one: one.key)]
         if rows:
-            driver.execute(_SAVE, (*_columns(rows), len(rows)))
+            driver.execute(_SAVE, (*backend.arrays(_SESSION_TYPES, rows), len(rows)))
         steps = [step for draft in drafts for step in draft.steps]
         if steps:
-            driver.execute(_STEPS, _columns(steps))
+            driver.execute(_STEPS, backend.arrays(_STEP_TYPES, steps))
 
     def _beside(self, driver: Any, acts: Sequence[SessionChange]) -> None:
         objects: dict[str, int] = {}
@@ -360,8 +362,8 @@ class SessionWriter:
         tainted = sorted(objects.items())
         if self._sqlite is not None:
             _in_chunks(driver, _TAINT, tainted)
-        elif tainted:
-            driver.execute(_TAINTS, _columns(tainted))
+        elif tainted and self._postgres is not None:
+            driver.execute(_TAINTS, self._postgres.arrays(("text", "int8"), tainted))
         witnesses = [act.witness for act in acts if act.witness is not None]
         if witnesses:
             self._backend.insert_within(driver, witnesses)
@@ -402,10 +404,6 @@ def _in_chunks(driver: Any, statements: Mapping[int, str], rows: Sequence[tuple[
         count = min(_CHUNK, 1 << ((len(rows) - start).bit_length() - 1))
         driver.execute(statements[count], list(chain.from_iterable(rows[start : start + count])))
         start += count
-
-
-def _columns(rows: Iterable[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
 
 
 class VersionReader:
