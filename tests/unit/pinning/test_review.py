@@ -122,6 +122,20 @@ async def test_a_text_that_changes_for_the_third_time_brings_advice(room):
     assert "get_context" in hint
 
 
+@requirement("TP-017")
+async def test_the_same_words_in_another_order_are_said_to_be_that_and_wait(room):
+    """A server that writes a set into its description has another text at each start."""
+    await room.meet("shell", entry("run", "Runs one of: ls, cat, pwd."))
+    await room.approve("shell", "run")
+    await room.meet("shell", entry("run", "Runs one of: pwd, ls, cat."))
+    view = await room.view("shell", "run")
+    assert view.state is State.CHANGED
+    (hint,) = view.hints
+    assert "in another order" in hint
+    await room.meet("shell", entry("run", "Runs one of: pwd, ls, rm."))
+    assert not (await room.view("shell", "run")).hints
+
+
 @requirement("TP-051", "TP-028")
 async def test_a_known_server_in_another_version_is_pointed_out_and_gets_nothing(room):
     one, two = room.http("mail", "1.0"), room.http("mail", "2.0")

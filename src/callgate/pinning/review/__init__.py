@@ -199,6 +199,11 @@ RESTLESS: Final = 3
 _LEISURE: Final = 1_000
 _SUMMARY: Final = 200
 _SENTENCE: Final = re.compile(r"(.+?(?:[.!?。](?=\s|\Z)|\n|\Z))", re.DOTALL)
+_REORDERED: Final = (
+    "It has the words of the text that was decided on, in another order. A server that lists things in another order "
+    "at each start is asked about each time: ask its author to sort them. Another order can say something else, so "
+    "no approval is carried over."
+)
 _STEADY: Final = (
     "Its text changes again and again. State belongs in what a tool answers, not in its description: ask the server's "
     "author to move it into a tool such as list_resources or get_context, and to keep the description constant."
@@ -402,6 +407,8 @@ class ReviewSession:
     def _hints(self, one: PresentServer, tool: ToolSeen, listed: ListedTool, pin: Pin | None) -> Iterable[str]:
         if tool.changes >= RESTLESS:
             yield _STEADY
+        if pin is not None and pin.approval_hash != listed.approval_hash and _is_reordered(pin.raw, listed.raw):
+            yield _REORDERED
         if pin is not None and pin.action == "block" and listed.approval_hash != pin.approval_hash:
             yield "Its text has changed since it was blocked; it stays blocked."
         if pin is None:
@@ -415,6 +422,13 @@ class ReviewSession:
         """Whether an approval is still the last word under its identity: nobody has blocked or withdrawn it since."""
         newest = self._book.pin(former.server_id, former.tool)
         return newest is not None and newest.action == "approve"
+
+
+def _is_reordered(before: bytes | str, now: bytes) -> bool:
+    one, other = (
+        re.findall(r"\w+", str(text, "utf-8", "replace") if isinstance(text, bytes) else text) for text in (before, now)
+    )
+    return one != other and sorted(one) == sorted(other)
 
 
 def _order(view: ToolView) -> tuple[bool, bool, str]:
