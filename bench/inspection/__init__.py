@@ -28,7 +28,7 @@ LIVE = OWN / "live.json"
 PUBLISHED = OWN / "published"
 # Corpora whose licence is unclear stay outside the repository, and are only judged.
 OUTSIDE = os.environ.get("CALLGATE_BENCH_CORPORA")
-LATER = ("second", "third", "independent", "fourth")
+LATER = ("second", "third", "independent", "fourth", "fifth", "sixth")
 LIST = 500
 MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
 
