@@ -222,7 +222,7 @@ async def test_pictures_are_taken_and_show_something(stage, tmp_path):
         await stage.page.goto("about:blank")
         found[file.stem] = await stage.page.evaluate(MEASURE, address)
     tools = {"tools-review-light", "tools-review-dark", "tools-review-phone", "tool-diff"}
-    sessions = {"session-light", "session-dark", "quarantine"}
+    sessions = {"session-light", "session-dark", "quarantine", "devices"}
     assert set(found) == {"approval-light", "approval-dark", "approval-phone", "enrol", "sign-in"} | tools | sessions
     assert all(picture["colours"] > 50 for picture in found.values()), found
     assert found["approval-light"]["brightness"] > 0.8
