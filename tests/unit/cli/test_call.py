@@ -80,7 +80,7 @@ def configure(records, tmp_path):
         config = tmp_path / "callgate.toml"
         config.write_text(f'[store]\nurl = "sqlite:///gate.db"\n[servers.files]\n{reached}\n{more}')
         if reviewed:
-            review_ahead(config, {"files": SepServer().tools})
+            review_ahead(config, {"files": SepServer().tools}, reported="sep 1")
 
     return configure
 
