@@ -47,8 +47,11 @@ def asked(text: str) -> list[str]:
     for sentence in _SENTENCES.findall(_INNER_STOP.sub(" ", _NO_WORDS.sub(" ", text))):
         question = sentence.rstrip().endswith("?")
         told = [_WORDS.findall(part) for part in _plain(sentence).split(",")]
-        # "…, but refund it" is another clause.
-        parts = [enumerate(_clauses(words), int(bool(words) and words[0] in _list("joins"))) for words in told]
+        # "…, but refund it" is another clause; "And the invoice?" is a question all the same.
+        parts = [
+            enumerate(_clauses(words), int(place > 0 and bool(words) and words[0] in _list("joins")))
+            for place, words in enumerate(told)
+        ]
         negated = known = False
         for number, clause in (one for part in parts for one in part):
             # "Don't cancel, accept or share it": what is not to be done goes on until something joins another clause.

@@ -56,7 +56,10 @@ _MONTH: Final = "|".join(sorted(_MONTHS, key=len, reverse=True))
 JOINING: Final = frozenset(
     spelt + end for spelt in (*_MONTHS, "am", "pm", "a.m", "p.m") for end in ("", ",", ".", ":", "'")
 )
-_MONTH_DAY: Final = re.compile(rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:,? (\d{{4}}))?(?![\w-]|:\d)")
+# Not "3 december 10 am", which is the third.
+_MONTH_DAY: Final = re.compile(
+    rf"\b({_MONTH})\.? (\d{{1,2}})(?:st|nd|rd|th)?(?:,? (\d{{4}}))?(?![\w-]|:\d| [ap]\.?m\b)"
+)
 _DAY_MONTH: Final = re.compile(
     rf"(?<![\w:.-])(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?({_MONTH})\b\.?(?:,? (\d{{4}}))?(?![\w-]|:\d)"
 )

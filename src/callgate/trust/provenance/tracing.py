@@ -106,6 +106,10 @@ def trace(
             if one.empty:
                 continue
             traced, text, cut = _traced(one, value, presumed=presumed), one.text, one.cut
+            # Put together from the user's words, it may say something else than they did.
+            own = own or (
+                traced.found in OWN_WORDS and traced.kind not in ("time", "quantity") and not one.made_of_words
+            )
         budget.chars -= len(text)
         found = traced.found
         if doubtful and found not in OWN_WORDS and traced.kind not in ("time", "quantity"):
@@ -117,7 +121,6 @@ def trace(
                     links.append(Traced(path, "link", "untrusted", False, "a longer text than is traced"))  # noqa: FBT003
             found = traced.found
         values.append(traced)
-        own = own or (found in OWN_WORDS and traced.kind not in ("time", "quantity"))
         follows = benign or traced.critical or traced.kind == "link"
         if found not in OWN_WORDS and (
             (follows and _leads_on(memory, traced, key, text, benign=benign))
@@ -228,7 +231,11 @@ def _far_reaching(
     reached = [
         one.path
         for one in values
-        if one.found in _DECIDING and one.kind not in ("quantity", "time") and is_whom(one.path)
+        if one.found in _DECIDING
+        and one.kind not in ("quantity", "time")
+        and is_whom(one.path)
+        # A plain word that no stranger has and that decides nothing reaches nobody: `attendees[0].type: required`.
+        and (one.critical or one.found == "untrusted" or not _is_plain(one.shown))
     ]
     if is_named_for_replacing(label.tool):
         reached += [

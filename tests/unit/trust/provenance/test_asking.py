@@ -24,6 +24,9 @@ from support.table import rows
         ("yes do that", {"*"}, set()),
         ("ok, go ahead and commit", {"*", "commit"}, set()),
         ("Did you do that?", set(), {"*"}),
+        ("What is new in the lounge? And the lanterns, on 12 december?", set(), {"lanterns", "+"}),
+        ("And could you cancel the gym?", {"cancel"}, set()),
+        ("And cancel the gym?", {"cancel"}, set()),
         ("", set(), set()),
     ],
 )

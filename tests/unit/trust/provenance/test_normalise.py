@@ -22,6 +22,8 @@ def atoms(text: str) -> list[str]:
         ("May 26th, 2024", [f"{DATE}2024-05-26"]),
         ("26 May", [f"{DATE}-05-26"]),
         ("the 3rd of June 2024 at 4pm", ["the", f"{DATE}2024-06-03", "at", f"{TIME}16:00"]),
+        ("3 december 10 am", [f"{DATE}-12-03", f"{TIME}10:00"]),
+        ("december 10, 3 pm", [f"{DATE}-12-10", f"{TIME}15:00"]),
         ("26.05.2024", [f"{DATE}2024-05-26"]),
         ("10:00 AM", [f"{TIME}10:00"]),
         ("12:30 a.m.", [f"{TIME}00:30"]),
