@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec.structs import astuple, replace
 from sqlalchemy import text
 
-from callgate.approval.delegation import AgentKey, Condition, Delegation, DelegationUse, Terms
+from callgate.approval.delegation import Delegation, DelegationUse, GrantCondition, GrantedAgent, GrantTerms
 from callgate.approval.model import (
     ApprovalBounds,
     ApprovalPolicy,
@@ -150,15 +150,15 @@ def use(number: object = 1, counter: int = 0, **changes: Any) -> ChallengeUse:
 
 def delegation(number: object = 1, *, key: str = "key", **changes: Any) -> Delegation:
     """At most 3 transfers to one account, 100 in sum, for a day."""
-    terms = Terms(
+    terms = GrantTerms(
         id=f"grant-{number}",
         person="ada",
-        agent=AgentKey("api-key", f"agent-{number}", "0123456789ab"),
+        agent=GrantedAgent("api-key", f"agent-{number}", "0123456789ab"),
         server="srv",
         server_id="deployment/srv#1",
         tool="transfer",
         tool_hash="ab" * 32,
-        arguments=(Condition("to", "equals", "DE-1"), Condition("amount", "at_most", "60")),
+        arguments=(GrantCondition("to", "equals", "DE-1"), GrantCondition("amount", "at_most", "60")),
         calls=3,
         begins=NOW,
         ends=NOW + DAY,

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from callgate.approval import ApprovalPolicy, device
 from callgate.approval.action import from_base64url, to_base64url
-from callgate.approval.delegation import AgentKey, Condition, Terms
+from callgate.approval.delegation import GrantCondition, GrantedAgent, GrantTerms
 from callgate.audit import ArgumentsPolicy, note, receipt
 from callgate.audit.cosigning import Witnesses
 from callgate.audit.note import VerifierKey
@@ -153,15 +153,15 @@ def granted(*, conditions: Sequence[tuple[str, Any, Any]] = BOUNDS, **changes: A
     async def make() -> dict[str, Any]:
         approvals = service(MemoryShelf())
         _, key = await enrol(approvals, await approvals.ticket("ann", by="operator"))
-        arguments = tuple(Condition(*one) for one in conditions)
+        arguments = tuple(GrantCondition(*one) for one in conditions)
         # Who is the server of the ceremonies.
         server_id = (await approve(approvals, key, ARGUMENTS, user="ann")).facts["server_id"]
         now = approvals.now()
-        terms = Terms(
+        terms = GrantTerms(
             **{
                 "id": "grant-1",
                 "person": "ann",
-                "agent": AgentKey("api-key", "reports", "0123456789ab"),
+                "agent": GrantedAgent("api-key", "reports", "0123456789ab"),
                 "server": "notes",
                 "server_id": server_id,
                 "tool": "delete_note",

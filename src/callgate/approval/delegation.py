@@ -49,7 +49,7 @@ Rule: TypeAlias = Literal["equals", "one_of", "at_most", "at_least", "starts_wit
 _Text = Annotated[str, Meta(min_length=1, max_length=512)]
 
 
-class AgentKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GrantedAgent(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whose calls: a verified caller with one key of theirs; or `local`, the programs of the person whose gateway it
     is, on their own computer, which prove nothing further."""
 
@@ -67,7 +67,7 @@ class AgentKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{by}, from {escape(self.directory)}" if self.directory else by
 
 
-class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GrantCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one argument has to be. `value` is JSON for `equals`, a list for `one_of`, a text for the rest: numbers are
     written as texts, so that none is rounded."""
 
@@ -88,17 +88,17 @@ class Condition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"a number, {self.rule.replace('_', ' ')} {escape(str(self.value))}"
 
 
-class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GrantTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that is signed. Times are ms since 1970; `tool_hash` is the tool as its server lists it."""
 
     id: _Text
     person: _Text
-    agent: AgentKey
+    agent: GrantedAgent
     server: _Text
     server_id: Annotated[str, Meta(min_length=1, max_length=2048)]
     tool: Annotated[str, Meta(min_length=1, max_length=1024)]
     tool_hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-    arguments: Annotated[tuple[Condition, ...], Meta(max_length=MOST_CONDITIONS)]
+    arguments: Annotated[tuple[GrantCondition, ...], Meta(max_length=MOST_CONDITIONS)]
     calls: Annotated[int, Meta(ge=1, le=MOST_CALLS)]
     begins: Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
     ends: Annotated[int, Meta(ge=0, le=MAX_SAFE_INTEGER)]
@@ -153,7 +153,7 @@ class Delegable(msgspec.Struct, frozen=True):
 class Delegation(msgspec.Struct, frozen=True):
     """A signed grant, and what was used of it. `evidence` is the signature as it goes on record."""
 
-    terms: Terms
+    terms: GrantTerms
     credential: str
     at: int
     evidence: dict[str, Any]
@@ -187,7 +187,7 @@ class DelegationUse(msgspec.Struct, frozen=True):
     counts: bool = True
 
 
-def left(terms: Terms, calls: int, amount: int) -> dict[str, Any]:
+def left(terms: GrantTerms, calls: int, amount: int) -> dict[str, Any]:
     """What is left once so much is used, as records and people have it."""
     found: dict[str, Any] = {"calls": terms.calls - calls}
     if terms.most_amount is not None:
@@ -195,10 +195,10 @@ def left(terms: Terms, calls: int, amount: int) -> dict[str, Any]:
     return found
 
 
-def read_terms(form: bytes) -> Terms:
+def read_terms(form: bytes) -> GrantTerms:
     """Terms from their signed form; a form that is not the one they have again is none."""
     try:
-        terms = msgspec.json.decode(form, type=Terms)
+        terms = msgspec.json.decode(form, type=GrantTerms)
         if terms.canonical == form:
             return terms
     except (msgspec.MsgspecError, MessageError, RecursionError):
@@ -277,7 +277,7 @@ def _same(one: Any, other: Any) -> bool:
 # ---- whether a call is within ----
 
 
-def outside(terms: Terms, arguments: Mapping[str, Any]) -> str:
+def outside(terms: GrantTerms, arguments: Mapping[str, Any]) -> str:
     """Why a call with these arguments (`exact_arguments`) is not within the grant; empty where it is."""
     named = {one.argument for one in terms.arguments}
     for name in arguments:
@@ -293,13 +293,13 @@ def outside(terms: Terms, arguments: Mapping[str, Any]) -> str:
     return ""
 
 
-def amount_in(terms: Terms, arguments: Mapping[str, Any]) -> int | None:
+def amount_in(terms: GrantTerms, arguments: Mapping[str, Any]) -> int | None:
     """What this call adds to the sum, in millionths; None for what cannot be counted."""
     found = number(arguments.get(terms.sum_of))
     return None if found is None else units(found)
 
 
-def _holds(one: Condition, value: Any) -> bool:
+def _holds(one: GrantCondition, value: Any) -> bool:
     if one.rule == "equals":
         return _same(value, one.value)
     if one.rule == "one_of":
@@ -330,7 +330,7 @@ class Covering(msgspec.Struct, frozen=True):
 class Grants(Protocol):
     """Where grants are kept."""
 
-    async def delegations_of(self, agent: AgentKey, server_id: str, now: int) -> Sequence[Delegation]:
+    async def delegations_of(self, agent: GrantedAgent, server_id: str, now: int) -> Sequence[Delegation]:
         """Those of this agent on this server that are not revoked and have not ended; those that end first, first."""
 
     async def credential(self, credential_id: str) -> Credential | None: ...
@@ -338,7 +338,7 @@ class Grants(Protocol):
 
 async def covering(
     shelf: Grants,
-    agent: AgentKey,
+    agent: GrantedAgent,
     *,
     server_id: str,
     tool: str,
@@ -416,7 +416,7 @@ def check_grant(facts: Mapping[str, Any], action: bytes, rp_id: str, tool: str, 
 # ---- whether terms can be signed ----
 
 
-def check_terms(terms: Terms, now: int) -> Terms:
+def check_terms(terms: GrantTerms, now: int) -> GrantTerms:
     """Refused(GRANT_INVALID) with a sentence for the person who makes it."""
     problem = next(_problems(terms, now), "")
     if problem:
@@ -424,7 +424,7 @@ def check_terms(terms: Terms, now: int) -> Terms:
     return terms
 
 
-def _problems(terms: Terms, now: int) -> Iterator[str]:
+def _problems(terms: GrantTerms, now: int) -> Iterator[str]:
     if terms.ends <= max(now, terms.begins):
         yield "The end has to be later than the beginning, and than now."
     if terms.ends - now > MOST_DAYS * _DAY_MS:
@@ -447,7 +447,7 @@ def _problems(terms: Terms, now: int) -> Iterator[str]:
         yield f"A value in it cannot be signed: {error}"
 
 
-def _wrong_conditions(conditions: Iterable[Condition]) -> Iterator[str]:
+def _wrong_conditions(conditions: Iterable[GrantCondition]) -> Iterator[str]:
     seen: dict[str, set[str]] = {}
     for one in conditions:
         rules = seen.setdefault(one.argument, set())
@@ -493,7 +493,7 @@ def shown(value: Any) -> str:
     return escape(canonical(_rounded(value)).decode()) if not isinstance(value, str) else f'"{escape(value)}"'
 
 
-def lines(terms: Terms) -> list[tuple[str, str]]:
+def lines(terms: GrantTerms) -> list[tuple[str, str]]:
     """All that is signed, for the person who signs: what it is about, and what is said of it."""
     found = [
         ("Agent", terms.agent.words),
@@ -517,6 +517,6 @@ def lines(terms: Terms) -> list[tuple[str, str]]:
     return found
 
 
-def text_of(terms: Terms) -> str:
+def text_of(terms: GrantTerms) -> str:
     """The same as one text, as a challenge keeps it."""
     return "\n".join(f"{name}: {text}" for name, text in lines(terms))

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from callgate.approval.action import action_hash, check_tool_name, to_base64url, to_iso
-from callgate.approval.delegation import SIGNED_AS, Delegation, Terms, check_terms, hash_of, read_terms, text_of
+from callgate.approval.delegation import SIGNED_AS, Delegation, GrantTerms, check_terms, hash_of, read_terms, text_of
 from callgate.approval.device import AskBody, check_ask
 from callgate.approval.display import Describe, display_text
 from callgate.approval.evidence import (
@@ -580,7 +580,7 @@ class Approvals(Enrolment):
 
     # ---- grants ----
 
-    async def begin_grant(self, terms: Terms, policy: ApprovalPolicy) -> IssuedChallenge:
+    async def begin_grant(self, terms: GrantTerms, policy: ApprovalPolicy) -> IssuedChallenge:
         """A challenge over exactly these terms, for a passkey of the person in them that the tool takes."""
         check_terms(terms, self.now())
         eligible = await self.approving(terms.person, policy)
@@ -589,7 +589,7 @@ class Approvals(Enrolment):
         challenge = msgspec.structs.replace(challenge, action_hash=hash_of(form, self.party.id))
         return await self._issue(challenge, eligible, PAGE_BOUNDS)
 
-    async def finish_grant(self, user: str, evidence: object, shown: Terms) -> Delegation:
+    async def finish_grant(self, user: str, evidence: object, shown: GrantTerms) -> Delegation:
         """The grant that this person has signed: its terms are those that the challenge was made for, and the ones
         that the page says it has shown."""
         verified = await self._verify(evidence, SIGNED_AS, SIGNED_AS, _ANY, None, user=user)

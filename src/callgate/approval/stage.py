@@ -18,7 +18,7 @@ import msgspec
 from callgate.approval import Approvals, Gated, GrantUse, Request, escape
 from callgate.approval.action import action_hash, to_iso
 from callgate.approval.annotation import add_capability, mark_tools, marked
-from callgate.approval.delegation import LOCAL, METHOD, AgentKey, Covering, DelegationUse, covering, written
+from callgate.approval.delegation import LOCAL, METHOD, Covering, DelegationUse, GrantedAgent, covering, written
 from callgate.approval.evidence import check_proofs
 from callgate.approval.model import WITHDRAWN
 from callgate.approval.overview import fingerprint
@@ -148,12 +148,12 @@ def with_options(advice: str, options: str) -> str:
     return _COMMAND.sub(lambda found: f"`{found[1]}{options}`", advice)
 
 
-def agent_key(visit: RequestContext) -> AgentKey | None:
+def agent_key(visit: RequestContext) -> GrantedAgent | None:
     """As whom a caller can have grants; None for who has proved nothing and may be anybody at an address."""
     caller = visit.caller
     if caller is not None and caller.source != LOCAL:
-        return AgentKey(caller.source, caller.id, caller.key, caller.directory)
-    return AgentKey(LOCAL) if visit.transport == "stdio" else None
+        return GrantedAgent(caller.source, caller.id, caller.key, caller.directory)
+    return GrantedAgent(LOCAL) if visit.transport == "stdio" else None
 
 
 def declined(params: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from callgate.approval.delegation import AgentKey, Delegation, DelegationUse
+from callgate.approval.delegation import Delegation, DelegationUse, GrantedAgent
 from callgate.approval.model import (
     ApprovalBounds,
     Challenge,
@@ -178,7 +178,7 @@ class ApprovalRepository(Protocol):
     async def delegations(self, user: str | None = None, *, limit: int = 1000) -> Sequence[Delegation]:
         """Newest first, ended ones too."""
 
-    async def delegations_of(self, agent: AgentKey, server_id: str, now: int) -> Sequence[Delegation]:
+    async def delegations_of(self, agent: GrantedAgent, server_id: str, now: int) -> Sequence[Delegation]:
         """Those of this agent on this server that are not revoked and have not ended; those that end first, first."""
 
     async def revoke_delegation(self, grant: str, at: int, by: str, witness: Any = None) -> bool:

@@ -26,7 +26,7 @@ from sqlalchemy import (
     update,
 )
 
-from callgate.approval.delegation import AgentKey, Delegation, DelegationUse
+from callgate.approval.delegation import Delegation, DelegationUse, GrantedAgent
 from callgate.approval.model import (
     WITHDRAWN,
     ApprovalBounds,
@@ -660,7 +660,7 @@ class SqlApprovals(Repository):
             query = query.where(delegation.c.person == known(user))
         return [grants.of(row) for row in await self._rows(query.limit(max(0, min(limit, _MOST_LISTED))))]
 
-    async def delegations_of(self, agent: AgentKey, server_id: str, now: int) -> Sequence[Delegation]:
+    async def delegations_of(self, agent: GrantedAgent, server_id: str, now: int) -> Sequence[Delegation]:
         return [grants.of(row) for row in await self._rows(grants.for_agent(agent, server_id, now))]
 
     async def revoke_delegation(self, grant: str, at: int, by: str, witness: AuditRow | None = None) -> bool:

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Row, Select, and_, or_, select, update
 
-from callgate.approval.delegation import AgentKey, Delegation, DelegationUse, read_terms
+from callgate.approval.delegation import Delegation, DelegationUse, GrantedAgent, read_terms
 from callgate.canonical import parts_hash
 from callgate.errors import Reason, Refused, Spent
 from callgate.store.schema import delegation
@@ -28,7 +28,7 @@ class _Body(msgspec.Struct, frozen=True):
 _body: Final = msgspec.msgpack.Decoder(_Body)
 
 
-def agent_key(agent: AgentKey, server_id: str) -> bytes:
+def agent_key(agent: GrantedAgent, server_id: str) -> bytes:
     return parts_hash(agent.source, agent.id, agent.key, agent.directory, server_id)
 
 
@@ -74,7 +74,7 @@ def add(conn: Connection, new: Delegation, now: int) -> None:
         raise Refused(Reason.GRANT_INVALID, "there is a grant of this number already")
 
 
-def for_agent(agent: AgentKey, server_id: str, now: int) -> Select[Any]:
+def for_agent(agent: GrantedAgent, server_id: str, now: int) -> Select[Any]:
     live = (_columns.revoked_at.is_(None), _columns.ends > now)
     query = select(delegation).where(_columns.agent == agent_key(agent, server_id), *live)
     return query.order_by(_columns.ends, _columns.id).limit(MOST_OF_ONE)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from callgate.approval.delegation import (
     MOST_AMOUNT,
-    Condition,
+    GrantCondition,
     amount_in,
     check_terms,
     exact_arguments,
@@ -28,7 +28,7 @@ TERMS = delegation().terms
 
 def terms(*conditions, **changes):
     sums = {"sum_of": "", "sum_at_most": ""} | changes
-    return replace(TERMS, arguments=tuple(Condition(*one) for one in conditions), **sums)
+    return replace(TERMS, arguments=tuple(GrantCondition(*one) for one in conditions), **sums)
 
 
 def within(wanted, arguments):
@@ -140,21 +140,21 @@ def test_an_argument_between_two_numbers():
         {"sum_of": "amount", "sum_at_most": "-1"},
         {"sum_of": "amount", "sum_at_most": "0.0000001"},
         {"sum_of": "amount", "sum_at_most": "9" * 20},
-        {"arguments": (Condition("a", "equals", 1), Condition("a", "anything"))},
-        {"arguments": (Condition("a", "equals", 1), Condition("a", "equals", 2))},
-        {"arguments": (Condition("a", "at_most", "1"), Condition("a", "at_most", "2"))},
-        {"arguments": (Condition("a", "at_most", 1),)},
-        {"arguments": (Condition("a", "at_most", "1_0"),)},
-        {"arguments": (Condition("a", "at_most", "\u0661"),)},
-        {"arguments": (Condition("a", "one_of", []),)},
-        {"arguments": (Condition("a", "one_of", "x"),)},
-        {"arguments": (Condition("a", "anything", 1),)},
-        {"arguments": (Condition("a", "starts_with", ""),)},
-        {"arguments": (Condition("a", "starts_with", "/a\n"),)},
+        {"arguments": (GrantCondition("a", "equals", 1), GrantCondition("a", "anything"))},
+        {"arguments": (GrantCondition("a", "equals", 1), GrantCondition("a", "equals", 2))},
+        {"arguments": (GrantCondition("a", "at_most", "1"), GrantCondition("a", "at_most", "2"))},
+        {"arguments": (GrantCondition("a", "at_most", 1),)},
+        {"arguments": (GrantCondition("a", "at_most", "1_0"),)},
+        {"arguments": (GrantCondition("a", "at_most", "\u0661"),)},
+        {"arguments": (GrantCondition("a", "one_of", []),)},
+        {"arguments": (GrantCondition("a", "one_of", "x"),)},
+        {"arguments": (GrantCondition("a", "anything", 1),)},
+        {"arguments": (GrantCondition("a", "starts_with", ""),)},
+        {"arguments": (GrantCondition("a", "starts_with", "/a\n"),)},
         # Somebody else owns bank.example.evil.com.
-        {"arguments": (Condition("a", "starts_with", "https://bank.example"),)},
-        {"arguments": (Condition("a", "equals", "x" * 20_000),)},
-        {"arguments": (Condition("a", "equals", 2**60),)},
+        {"arguments": (GrantCondition("a", "starts_with", "https://bank.example"),)},
+        {"arguments": (GrantCondition("a", "equals", "x" * 20_000),)},
+        {"arguments": (GrantCondition("a", "equals", 2**60),)},
     ],
 )
 def test_what_cannot_be_signed(changes):
@@ -191,7 +191,7 @@ def test_every_field_is_shown():
         "server_id": "other",
         "tool": "other",
         "tool_hash": "ab" * 31 + "cd",
-        "arguments": (*TERMS.arguments, Condition("note", "anything")),
+        "arguments": (*TERMS.arguments, GrantCondition("note", "anything")),
         "calls": 4,
         "begins": NOW + 1,
         "ends": NOW + DAY + 1,

@@ -118,6 +118,7 @@ def test_what_is_no_listing_is_known_to_be_none():
         *(
             "forget",
             "install",
+            "link",
             "logs",
             "off",
             "on",

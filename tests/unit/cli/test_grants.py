@@ -1,6 +1,6 @@
 """`callgate grants`: what can be used of what people have signed beforehand, whole, and taken back."""
 
-from callgate.approval.delegation import AgentKey, Condition, Terms
+from callgate.approval.delegation import GrantCondition, GrantedAgent, GrantTerms
 from callgate.approval.model import ApprovalPolicy
 from support.enrolling import enrol
 
@@ -16,19 +16,19 @@ def signed(people, number="3fK9-first", **changes):
         plain = {
             "id": number,
             "person": "alice",
-            "agent": AgentKey("api-key", "reports", "0123456789ab"),
+            "agent": GrantedAgent("api-key", "reports", "0123456789ab"),
             "server": "bank",
             "server_id": "urn:test:bank",
             "tool": "transfer",
             "tool_hash": "ab" * 32,
-            "arguments": (Condition("to", "equals", "DE\u202e1"), Condition("amount", "anything")),
+            "arguments": (GrantCondition("to", "equals", "DE\u202e1"), GrantCondition("amount", "anything")),
             "calls": 3,
             "begins": now,
             "ends": now + DAY,
             "sum_of": "amount",
             "sum_at_most": "100",
         }
-        terms = Terms(**(plain | changes))
+        terms = GrantTerms(**(plain | changes))
         issued = await approvals.begin_grant(terms, ApprovalPolicy("platform"))
         response = key.get(dict(issued.result["requestOptions"], allowCredentials=[]))
         evidence = {"method": "webauthn", "challengeId": issued.challenge.id, "response": response}

@@ -20,11 +20,11 @@ from callgate.app.agent_registry import everybody, is_live
 from callgate.approval.action import to_base64url
 from callgate.approval.delegation import (
     LOCAL,
-    AgentKey,
-    Condition,
     Delegable,
     Delegation,
-    Terms,
+    GrantCondition,
+    GrantedAgent,
+    GrantTerms,
     check_terms,
     lines,
 )
@@ -65,10 +65,10 @@ class _Signed(SignedBody, frozen=True, rename="camel"):
     body: _Terms
 
 
-class Choice(msgspec.Struct, frozen=True):
+class AgentChoice(msgspec.Struct, frozen=True):
     """An agent that a grant can be for, as the form offers it."""
 
-    agent: AgentKey
+    agent: GrantedAgent
     name: str
 
     @property
@@ -171,16 +171,16 @@ class GrantsPage(GatewayPage):
         made = await self._context.approvals.finish_grant(session.user, act.evidence, terms)
         return JSONResponse({"grant": made.terms.id})
 
-    async def _again(self, shown: dict[str, Any], session: ConsoleSession) -> tuple[Terms, Delegable]:
+    async def _again(self, shown: dict[str, Any], session: ConsoleSession) -> tuple[GrantTerms, Delegable]:
         """What the page showed, still true."""
         try:
-            terms = msgspec.convert(shown, Terms)
+            terms = msgspec.convert(shown, GrantTerms)
         except msgspec.ValidationError as error:
             raise Refused(Reason.GRANT_INVALID, f"The page sent something that is no grant: {error}") from None
         tool = self._tool(await self._gateway.delegable(), terms)
         return check_terms(await self._checked(terms, session), self._context.now()), tool
 
-    async def _checked(self, terms: Terms, session: ConsoleSession) -> Terms:
+    async def _checked(self, terms: GrantTerms, session: ConsoleSession) -> GrantTerms:
         """Terms that this person may sign now."""
         check_terms(terms, self._context.now())
         if terms.person != session.user:
@@ -192,7 +192,7 @@ class GrantsPage(GatewayPage):
         await self._context.approvals.approving(session.user, tool.policy)
         return terms
 
-    def _tool(self, tools: Sequence[Delegable], terms: Terms) -> Delegable:
+    def _tool(self, tools: Sequence[Delegable], terms: GrantTerms) -> Delegable:
         wanted = (terms.server, terms.server_id, terms.tool, terms.tool_hash, terms.agent.source == LOCAL)
         for one in tools:
             if (one.server, one.server_id, one.tool, one.tool_hash, one.local) == wanted:
@@ -201,12 +201,14 @@ class GrantsPage(GatewayPage):
                 return one
         raise Refused(Reason.PAGE_OUTDATED, "The tool or its server has changed since this page was made.")
 
-    def _terms(self, draft: Draft, tool: Delegable, choices: Sequence[Choice], session: ConsoleSession) -> Terms:
+    def _terms(
+        self, draft: Draft, tool: Delegable, choices: Sequence[AgentChoice], session: ConsoleSession
+    ) -> GrantTerms:
         now = self._context.now()
         chosen = next((one for one in choices if one.key == draft["agent"]), None)
         if chosen is None:
             raise Refused(Reason.GRANT_INVALID, "Choose the agent that it is for.")
-        return Terms(
+        return GrantTerms(
             id=to_base64url(secrets.token_bytes(_ID)),
             person=session.user,
             agent=chosen.agent,
@@ -253,7 +255,7 @@ class GrantsPage(GatewayPage):
             return Draft(fields)
         made = {"tool": tool.key, "calls": "1"}
         if agent is not None:
-            made |= {"agent": Choice(agent, "").key, "given": json.dumps(msgspec.to_builtins(agent))}
+            made |= {"agent": AgentChoice(agent, "").key, "given": json.dumps(msgspec.to_builtins(agent))}
         for argument, value in arguments.items():
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             made |= {f"rule.{argument}": "equals", f"value.{argument}": text}
@@ -265,25 +267,25 @@ class GrantsPage(GatewayPage):
         except AuditError:
             return None
 
-    async def _choices(self, tool: Delegable | None, draft: Draft) -> list[Choice]:
+    async def _choices(self, tool: Delegable | None, draft: Draft) -> list[AgentChoice]:
         """Whom a grant can be for: everybody who is known by a key, and the agent of the call that it is made from."""
         if tool is None:
             return []
         if tool.local:
-            return [Choice(AgentKey(LOCAL), "any program of yours on this computer that uses this server")]
+            return [AgentChoice(GrantedAgent(LOCAL), "any program of yours on this computer that uses this server")]
         now = self._context.now()
         found = [
-            AgentKey(_SOURCES[one.by], one.agent, one.key, one.directory if one.by == "signature" else "")  # type: ignore[arg-type]
+            GrantedAgent(_SOURCES[one.by], one.agent, one.key, one.directory if one.by == "signature" else "")  # type: ignore[arg-type]
             for one in await everybody(self._gateway.config, self._gateway.agents)
             if is_live(one, now) and one.key and one.by in _SOURCES
         ]
         given = _agent_in(_json(draft["given"])) if draft["given"] else None
         if given is not None and given.source != LOCAL:
             found.insert(0, given)
-        return [Choice(one, one.words) for one in dict.fromkeys(found)]
+        return [AgentChoice(one, one.words) for one in dict.fromkeys(found)]
 
 
-def _shown(terms: Terms) -> list[tuple[EscapedText, EscapedText]]:
+def _shown(terms: GrantTerms) -> list[tuple[EscapedText, EscapedText]]:
     return [(EscapedText(name), EscapedText(text)) for name, text in lines(terms)]
 
 
@@ -295,7 +297,7 @@ def _json(text: str) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _agent_in(facts: Mapping[str, Any]) -> AgentKey | None:
+def _agent_in(facts: Mapping[str, Any]) -> GrantedAgent | None:
     """The agent of a call that waits, or that is on record; None for who has proved nothing."""
     if "source" in facts:
         known = {name: facts.get(name, "") for name in ("source", "id", "key", "directory")}
@@ -303,11 +305,11 @@ def _agent_in(facts: Mapping[str, Any]) -> AgentKey | None:
         names = {"source": "proved by", "id": "agent", "key": "key", "directory": "directory"}
         known = {name: facts.get(where, "") for name, where in names.items()}
     elif facts.get("transport") == "stdio":
-        return AgentKey(LOCAL)
+        return GrantedAgent(LOCAL)
     else:
         return None
     try:
-        return msgspec.convert(known, AgentKey)
+        return msgspec.convert(known, GrantedAgent)
     except msgspec.ValidationError:
         return None
 
@@ -333,7 +335,7 @@ def _kind(tool: Delegable, name: str) -> str:
     return kind if isinstance(kind, str) else ""
 
 
-def _conditions(draft: Draft, tool: Delegable) -> list[Condition]:
+def _conditions(draft: Draft, tool: Delegable) -> list[GrantCondition]:
     found = []
     for one in _arguments(tool, draft):
         rule, text, kind = one["rule"], one["value"].strip() if one["kind"] != "string" else one["value"], one["kind"]
@@ -348,7 +350,7 @@ def _conditions(draft: Draft, tool: Delegable) -> list[Condition]:
             value = [_value(line, kind, one["name"]) for line in text.splitlines() if line]
         elif rule != "anything":
             value = text.strip() if rule in ("at_most", "at_least") else text
-        found.append(Condition(one["name"], rule, value))
+        found.append(GrantCondition(one["name"], rule, value))
     return found
 
 
