@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -11,7 +11,6 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from callgate.audit.records import AuditRow
-from callgate.gate import Use
 
 CHECKPOINT: Final = "checkpoint"
 SEAL: Final = "seal"
@@ -190,6 +189,23 @@ class Tables(Protocol):
         """Remove records by id; how many there were."""
 
 
+class Consumable(Protocol):
+    """What is used up in the transaction of a row, before it is written: a nonce, a budget.
+
+    `write` takes the driver's connection and all items of its kind, and returns what became of each, in their order;
+    `holds` says from that whether there was something left.
+    """
+
+    @property
+    def write(self) -> Callable[[Any, Sequence[Any]], Sequence[Any]]: ...
+
+    @property
+    def item(self) -> Any: ...
+
+    @property
+    def holds(self) -> Callable[[Any], bool]: ...
+
+
 class Storage(Protocol):
     """A store that holds a log."""
 
@@ -201,7 +217,7 @@ class Storage(Protocol):
     def failing(self) -> str | None:
         """Why the last batch of writes could not be written; None if it was."""
 
-    async def append(self, row: AuditRow | None, uses: tuple[Use, ...] = ()) -> list[Any]:
+    async def append(self, row: AuditRow | None, uses: tuple[Consumable, ...] = ()) -> list[Any]:
         """Write a row, durable when this returns, with what it uses up; what became of each use. The row is written
         only where all of it was there."""
 

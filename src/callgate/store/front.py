@@ -18,8 +18,8 @@ import msgspec
 from sqlalchemy import Connection
 
 from callgate.audit.records import AuditRow
+from callgate.audit.storage import Consumable
 from callgate.errors import StoreError, StoreUnavailable
-from callgate.gate import Use
 from callgate.store import migrate
 from callgate.store.audit import AuditTables
 from callgate.store.backend import Backend, choose
@@ -47,7 +47,7 @@ class Job(msgspec.Struct, eq=False):
     told: tuple[asyncio.AbstractEventLoop, Callable[[Any], None]] | None = None
     result: Any = None
     error: BaseException | None = None
-    uses: tuple[Use, ...] = ()
+    uses: tuple[Consumable, ...] = ()
 
     @property
     def abandoned(self) -> bool:
@@ -232,7 +232,7 @@ class Writer:
 
     def _write_together(self, driver: Any, batch: Sequence[Job], rows: Sequence[AuditRow]) -> None:
         """After the operations: whatever they lock is locked first, in every process."""
-        kinds: dict[Together, list[tuple[Job, Use | None]]] = {}
+        kinds: dict[Together, list[tuple[Job, Consumable | None]]] = {}
         for job in batch:
             if job.together is not None:
                 kinds.setdefault(job.together, []).append((job, None))
@@ -440,7 +440,7 @@ class Store:
 
     # -- the hot path ------------------------------------------------------------------------------------------
 
-    async def append(self, row: AuditRow | None, uses: tuple[Use, ...] = ()) -> list[Any]:
+    async def append(self, row: AuditRow | None, uses: tuple[Consumable, ...] = ()) -> list[Any]:
         """Write one audit row, durable when this returns, in the transaction in which all that it uses is used up.
 
         What became of each use, as far as it came to it: where one was not there, the row is not written. What was

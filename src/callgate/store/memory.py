@@ -18,7 +18,7 @@ from callgate.agents import storage
 from callgate.agents.nonces import MemoryNonces
 from callgate.agents.storage import BucketState, Fetched, NonceUse, Take
 from callgate.audit.records import AuditRow
-from callgate.gate import Use
+from callgate.audit.storage import Consumable
 from callgate.store import migrate
 from callgate.store.agents import SqlAgents
 from callgate.store.front import Job, Store, T, Together
@@ -38,7 +38,7 @@ class MemoryStore(Store):
         super().__init__(backend, busy_seconds=0.0)
         weakref.finalize(self, backend.engine.dispose)
 
-    async def append(self, row: AuditRow | None, uses: tuple[Use, ...] = ()) -> list[Any]:
+    async def append(self, row: AuditRow | None, uses: tuple[Consumable, ...] = ()) -> list[Any]:
         job = Job(row, None, None, 0.0, uses=uses)
         self._writer.write_now(job)
         if job.error is not None:
