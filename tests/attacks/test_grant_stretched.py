@@ -87,6 +87,18 @@ def test_a_rule_asks_about_what_the_grant_leaves_open(site):
     assert passed(site.agent.call("danger", id="bounded", n=1))
 
 
+def test_a_rule_asks_about_what_comes_after_a_fixed_beginning(site):
+    """A stranger may have written the rest of it."""
+    given = {"rule.id": "starts_with", "value.id": "https://bank.example/", "calls": "9"}
+    site.signer.grant(server="web", name="danger", agent="reports", **given)
+    told = site.agent.call("danger", id="https://bank.example/?to=mallory")
+    assert reason(told) == "missing_evidence"
+    page = site.signer.get(f"/approve/{told['error']['data']['approval']['request']}").body.decode()
+    assert "it leaves open what id is" in page
+    site.signer.grant(server="web", name="wipe", agent="reports", **given)
+    assert passed(site.agent.call("wipe", id="https://bank.example/?to=mallory"))
+
+
 def test_a_call_under_a_grant_endorses_no_value(tmp_path):
     """What a person approves counts as vouched for in the session; what nobody looked at does not."""
 

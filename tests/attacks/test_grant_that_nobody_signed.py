@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
+from callgate.approval.delegation import GrantTerms
+from callgate.errors import Refused
 from support.granting import Signer, api_key
 from support.persons import approval_site, enrolled
 from support.registry import requirement
@@ -18,7 +21,7 @@ WIPE = {"server": "web", "name": "wipe", "rule.id": "equals", "value.id": "DE-1"
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     agents = {"mode": "optional", "api_keys": {"enabled": True}}
-    approval = {"park_seconds": 0, "pending_per_user": 1000}
+    approval = {"park_seconds": 0, "pending_per_user": 1000, "user": "ann"}
     with approval_site(tmp_path_factory.mktemp("unsigned"), agents=agents, approval=approval) as it:
         it.signer = Signer.arrive(it)
         it.other = Signer.arrive(it, asyncio.run(enrolled(it.store, "ben")))
@@ -117,8 +120,11 @@ def test_a_signature_for_something_else(site, terms):
     sent = {"body": {"terms": terms}, "challengeId": issued["challengeId"], "response": answer(issued)}
     assert site.other.post("/grants/sign", sent)[1]["error"]["reason"] == "grant_invalid"
     ours = {"terms": {**terms, "person": "ben"}}
-    sent = {"body": ours, "challengeId": issued["challengeId"], "response": answer(issued)}
-    assert site.other.post("/grants/sign", sent)[1]["error"]["reason"] == "challenge_unknown"
+    evidence = {"method": "webauthn", "challengeId": issued["challengeId"], "response": answer(issued)}
+    with pytest.raises(Refused, match="challenge"):
+        asyncio.run(
+            site.other.person.approvals.finish_grant("ben", evidence, msgspec.convert(ours["terms"], GrantTerms))
+        )
     # A page of another site asked for the signature.
     response = site.person.key.get(dict(issued["requestOptions"], allowCredentials=[]), origin="http://localhost:1")
     sent = {"body": {"terms": terms}, "challengeId": issued["challengeId"], "response": response}

@@ -93,7 +93,7 @@ def test_calls_within_pass_and_others_do_not(site, agent):
 def test_a_person_reads_why_a_grant_did_not_do(site, agent):
     grant = transfers(site, agent)
     told = agent.call("wipe", id="DE-1", n=61)
-    assert "60" not in told["error"]["message"]
+    assert "cover" not in told["error"]["message"]
     page = site.signer.get(f"/approve/{told['error']['data']['approval']['request']}").body.decode()
     assert f"Grant {grant} of {site.person.name} does not cover it: n has to be a number, at most 60." in page
 

@@ -97,7 +97,7 @@ class ApprovalRuntime:
         learnt.gatings = gating
         self._policies = [(one, local) for one, local in self._policies if one() is not None]
         self._policies.append((weakref.ref(gating), learnt.place is not None))
-        approver = Approver(config, approvals)
+        approver = Approver(config, self._shelf)
         times = ApprovalTimes(section.park_seconds, section.request_seconds, config.limits.check_seconds)
         stage = ApprovalStage(
             approvals,
@@ -136,11 +136,11 @@ class ApprovalRuntime:
             if not policies.deployment.known:
                 await policies.deployment.find_out()
             for server in policies.servers:
-                policy = policies[server]
+                policy, asked = policies[server], await _asked(Approver(policies.config, self._shelf), server)
                 entries = {} if local else dict(recorded.get(server, {}))
                 entries |= {tool.name: tool for tool in policy.catalogue.listed}
                 for tool in entries.values():
-                    made = policy.delegable(tool, local=local)
+                    made = policy.delegable(tool, local=local, person=asked)
                     found[made.key] = made
         return sorted(found.values(), key=lambda made: (made.server, made.tool))
 
@@ -161,23 +161,23 @@ class ApprovalPolicies(dict[str, ServerApprovalPolicy]):
     def __init__(self, config: Config, catalogues: dict[str, ToolCatalogue], deployment: Deployment) -> None:
         super().__init__()
         self.deployment = deployment
-        self._config = config
+        self.config = config
         self._catalogues = catalogues
 
     @property
     def servers(self) -> list[str]:
         """The configured ones, and those that were asked about."""
-        return list(dict.fromkeys((*self._config.servers, *self)))
+        return list(dict.fromkeys((*self.config.servers, *self)))
 
     def __missing__(self, server: str) -> ServerApprovalPolicy:
-        configured = self._config.servers.get(server)
+        configured = self.config.servers.get(server)
         piped = configured is not None and configured.kind == "stdio"
         made = ServerApprovalPolicy(
             server,
             ServerApproval() if configured is None else configured.approval,
             self._catalogues.setdefault(server, ToolCatalogue(fresh=FRESH_SECONDS if piped else FRESH_SECONDS_HTTP)),
             self.deployment,
-            strict_defaults=self._config.approval.strict_defaults,
+            strict_defaults=self.config.approval.strict_defaults,
         )
         self[server] = made
         return made
@@ -229,9 +229,9 @@ def named_for(config: Config, server: str) -> str | None:
 class Approver:
     """Who is asked: the person named for the server, or for all of them, or the only one who can answer."""
 
-    def __init__(self, config: Config, approvals: Approvals) -> None:
+    def __init__(self, config: Config, shelf: SqlApprovals) -> None:
         self._config = config
-        self._approvals = approvals
+        self._shelf = shelf
 
     def named(self, server: str) -> str | None:
         return named_for(self._config, server)
@@ -239,9 +239,8 @@ class Approver:
     async def __call__(self, server: str) -> str | None:
         named = self.named(server)
         if named is not None:
-            return named if await self._approvals.shelf.user(named) is not None else None
-        shelf = self._approvals.shelf
-        able = who_can_answer(await shelf.users(), await shelf.credentials())
+            return named if await self._shelf.user(named) is not None else None
+        able = who_can_answer(await self._shelf.users(), await self._shelf.credentials())
         if len(able) > 1:
             raise Refused(
                 Reason.APPROVAL_UNAVAILABLE,
@@ -249,6 +248,14 @@ class Approver:
                 advice=f"The operator sets approval.user in callgate.toml to one of: {', '.join(able[:5])}.",
             )
         return able[0] if able else None
+
+
+async def _asked(approver: Approver, server: str) -> str:
+    """The same, for who only wants to know; nobody where it is not clear."""
+    try:
+        return await approver(server) or ""
+    except Refused:
+        return ""
 
 
 def party(section: ApprovalSection) -> RelyingParty:

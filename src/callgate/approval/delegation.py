@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from callgate.approval.action import action_hash, to_iso
 from callgate.approval.display import escape
@@ -117,13 +118,14 @@ class GrantTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def open(self) -> tuple[str, ...]:
-        """The arguments that may be anything."""
-        return tuple(one.argument for one in self.arguments if one.rule == "anything" and one.argument != self.sum_of)
+        """The arguments that somebody else can have written, all of them or the rest behind a fixed beginning."""
+        free = (one for one in self.arguments if one.rule in ("anything", "starts_with"))
+        return tuple(one.argument for one in free if one.argument != self.sum_of)
 
 
 class Delegable(msgspec.Struct, frozen=True):
     """A tool that a grant can be signed for now; `problem` says why none can. `local`: the server is one that the
-    person's own programs start."""
+    person's own programs start. `person` is the only one who can sign: their calls wait for them."""
 
     server: str
     server_id: str
@@ -132,7 +134,14 @@ class Delegable(msgspec.Struct, frozen=True):
     policy: ApprovalPolicy
     schema: Any = None
     local: bool = False
+    person: str = ""
     problem: str = ""
+
+    def for_person(self, name: str) -> Delegable:
+        """The same, with why this person can sign no grant for it."""
+        if self.problem or name == self.person:
+            return self
+        return replace(self, problem=f"calls of {self.server} wait for {self.person or 'nobody who is named'}")
 
     @property
     def key(self) -> str:
@@ -305,17 +314,17 @@ def _holds(one: GrantCondition, value: Any) -> bool:
     if one.rule == "one_of":
         return any(_same(value, allowed) for allowed in one.value)
     if one.rule == "starts_with":
-        return isinstance(value, str) and value.startswith(one.value) and _stays(value[len(one.value) :])
+        return isinstance(value, str) and value.startswith(one.value) and _stays(one.value, value[len(one.value) :])
     found = number(value)
     if found is None:
         return False
     return found <= Decimal(one.value) if one.rule == "at_most" else found >= Decimal(one.value)
 
 
-def _stays(rest: str) -> bool:
-    """Whether what follows a fixed beginning cannot lead out of what the beginning names."""
-    low = rest.lower()
-    return rest.isprintable() and not any(escape in low for escape in _ESCAPES)
+def _stays(beginning: str, rest: str) -> bool:
+    """Whether what follows a fixed beginning cannot lead out of what the beginning names, also not by going on from
+    its last characters."""
+    return rest.isprintable() and not any(way in f"{beginning[1 - len(way) :]}{rest}".lower() for way in _ESCAPES)
 
 
 class Covering(msgspec.Struct, frozen=True):
@@ -346,9 +355,11 @@ async def covering(
     policy: ApprovalPolicy,
     raw: bytes,
     ruled: bool,
+    asked: Callable[[], Awaitable[str | None]],
     now: int,
 ) -> Covering:
-    """Look for a grant for a call; `ruled` says that a rule of the policy asks about it.
+    """Look for a grant for a call; `ruled` says that a rule of the policy asks about it, and `asked` who is asked
+    about calls of this server.
 
     Nothing is used up yet: the transaction that records the call has the last word on calls, sum, time and person.
     """
@@ -363,6 +374,9 @@ async def covering(
         why = _not_now(one, tool_hash, amount, now) or outside(terms, arguments)
         if not why and ruled and (free := [name for name in terms.open if name in arguments]):
             why = f"a rule of the policy asks about this call, and it leaves open what {escape(free[0])} is"
+        if not why and terms.person != await asked():
+            # Somebody could sign for what nobody asks them about, or is asked no longer.
+            why = f"calls of this server do not wait for {escape(terms.person)}"
         if not why:
             held = await shelf.credential(one.credential)
             if held is not None and held.revoked_at is None and policy.takes(held):
@@ -493,6 +507,12 @@ def shown(value: Any) -> str:
     return escape(canonical(_rounded(value)).decode()) if not isinstance(value, str) else f'"{escape(value)}"'
 
 
+def _below_zero(terms: GrantTerms, name: str) -> bool:
+    """Whether only an upper bound keeps this number."""
+    rules = [one.rule for one in terms.arguments if one.argument == name]
+    return rules == ["at_most"] and name != terms.sum_of
+
+
 def lines(terms: GrantTerms) -> list[tuple[str, str]]:
     """All that is signed, for the person who signs: what it is about, and what is said of it."""
     found = [
@@ -505,7 +525,9 @@ def lines(terms: GrantTerms) -> list[tuple[str, str]]:
         summed = one.rule == "anything" and one.argument == terms.sum_of
         arguments.setdefault(one.argument, []).append("any amount, within the sum below" if summed else one.words)
     for name, words in arguments.items():
-        found.append((f"Argument {escape(name)}", ", and ".join(words)))
+        # Who signs for an amount may think of no other direction.
+        below = ", also below zero" if _below_zero(terms, name) else ""
+        found.append((f"Argument {escape(name)}", f"{', and '.join(words)}{below}"))
     none = "No other argument may be there." if arguments else "No argument may be there."
     found.append(("Other arguments", none))
     found.append(("Calls", f"at most {terms.calls}"))

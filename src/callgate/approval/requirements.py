@@ -421,8 +421,8 @@ class ServerApprovalPolicy:
             if names_tool(pattern, name):
                 yield Quorum(demand.approvals, demand.of)
 
-    def delegable(self, tool: CatalogueTool, *, local: bool) -> Delegable:
-        """What a grant for this tool has to be about, as it is known now."""
+    def delegable(self, tool: CatalogueTool, *, local: bool, person: str) -> Delegable:
+        """What a grant for this tool has to be about, as it is known now; `person` is asked about its calls."""
         policy = self.policy_of(tool.name, tool)
         return Delegable(
             server=self.name,
@@ -432,6 +432,7 @@ class ServerApprovalPolicy:
             policy=policy,
             schema=tool.entry.get("inputSchema"),
             local=local,
+            person=person,
             problem=self.takes_no_grants(tool.name, policy),
         )
 

@@ -375,6 +375,7 @@ class ApprovalStage:
             policy=gated.policy,
             raw=asked.call.raw,
             ruled=bool(asked.asks),
+            asked=partial(self._asked, gated),
             now=self._approvals.now(),
         )
 

@@ -112,6 +112,11 @@ def test_amounts_are_added_without_a_digit_lost():
                 '{"a":["/srv/x"]}',
             ],
         ),
+        # What leads out begins in the fixed part.
+        (("a", "starts_with", "/srv/."), ['{"a":"/srv/.x"}'], ['{"a":"/srv/../etc"}', '{"a":"/srv/.%2e/etc"}']),
+        (("a", "starts_with", "/"), ['{"a":"/srv"}'], ['{"a":"//elsewhere.example/"}']),
+        (("a", "starts_with", "/srv/%2"), ['{"a":"/srv/%20x"}'], ['{"a":"/srv/%2e./etc"}', '{"a":"/srv/%2F/etc"}']),
+        (("a", "starts_with", "file:///srv"), ['{"a":"file:///srv/x"}'], ['{"a":"file:///srv//x"}']),
         (("a", "anything"), ["{}", '{"a":1}', '{"a":{"b":[]}}'], ['{"b":1}', '{"A":1}', '{"a":1,"":2}']),
     ],
 )
@@ -119,6 +124,16 @@ def test_conditions(condition, inside, beyond):
     wanted = terms(condition)
     assert [one for one in inside if not within(wanted, one)] == []
     assert [one for one in beyond if within(wanted, one)] == []
+
+
+def test_a_number_below_zero_is_said_to_be_one():
+    """Who signs "at most 60" for a transfer may think of no other direction."""
+    most = ("n", "at_most", "60")
+    assert dict(lines(terms(most)))["Argument n"] == "a number, at most 60, also below zero"
+    both = dict(lines(terms(("n", "at_least", "0"), most)))
+    assert both["Argument n"] == "a number, at least 0, and a number, at most 60"
+    # What is added up is not below zero.
+    assert dict(lines(terms(most, sum_of="n", sum_at_most="100")))["Argument n"] == "a number, at most 60"
 
 
 def test_an_argument_between_two_numbers():

@@ -133,7 +133,7 @@ class GrantsPage(GatewayPage):
     async def new(self, request: Request) -> Response:
         session = await self._context.visitor(request)
         self._context.at_least(session, "approver")
-        tools = list(await self._gateway.delegable())
+        tools = await self._tools(session)
         draft = await self._draft(request, session, tools)
         tool = next((one for one in tools if one.key == draft["tool"]), None)
         choices = await self._choices(tool, draft)
@@ -177,24 +177,26 @@ class GrantsPage(GatewayPage):
             terms = msgspec.convert(shown, GrantTerms)
         except msgspec.ValidationError as error:
             raise Refused(Reason.GRANT_INVALID, f"The page sent something that is no grant: {error}") from None
-        tool = self._tool(await self._gateway.delegable(), terms)
-        return check_terms(await self._checked(terms, session), self._context.now()), tool
+        return check_terms(await self._checked(terms, session), self._context.now()), await self._tool(terms, session)
 
     async def _checked(self, terms: GrantTerms, session: ConsoleSession) -> GrantTerms:
         """Terms that this person may sign now."""
         check_terms(terms, self._context.now())
         if terms.person != session.user:
             raise Refused(Reason.GRANT_INVALID, "Only you can sign for yourself.")
-        tool = self._tool(await self._gateway.delegable(), terms)
+        tool = await self._tool(terms, session)
         missing = [name for name in tool.required if name not in {one.argument for one in terms.arguments}]
         if missing:
             raise Refused(Reason.GRANT_INVALID, f"The tool needs the argument {missing[0]}: say what it may be.")
         await self._context.approvals.approving(session.user, tool.policy)
         return terms
 
-    def _tool(self, tools: Sequence[Delegable], terms: GrantTerms) -> Delegable:
+    async def _tools(self, session: ConsoleSession) -> list[Delegable]:
+        return [one.for_person(session.user) for one in await self._gateway.delegable()]
+
+    async def _tool(self, terms: GrantTerms, session: ConsoleSession) -> Delegable:
         wanted = (terms.server, terms.server_id, terms.tool, terms.tool_hash, terms.agent.source == LOCAL)
-        for one in tools:
+        for one in await self._tools(session):
             if (one.server, one.server_id, one.tool, one.tool_hash, one.local) == wanted:
                 if one.problem:
                     raise Refused(Reason.GRANTS_OFF, f"No grant can be signed for {one.tool}: {one.problem}.")
