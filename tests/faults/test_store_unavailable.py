@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from support import raw
+from support.fork_server import CALLGATE, run
 from support.gateway import Gateway, serving, store_path
 from support.hostile import assert_works, call, hostile_server, until
 from support.records import ask, calls_of
@@ -136,16 +137,37 @@ def test_a_store_whose_place_another_file_took(tmp_path, upstream):
 
 
 def test_a_store_that_was_replaced_by_another_good_one(tmp_path, upstream):
-    """What is let through has to be on record in the store that is there, not in one that is gone."""
+    """Nothing passes until an operator accepts the new log; what passes then is on record in the store that is there."""
     with gateway_at(tmp_path, upstream) as gateway:
+        # The log has been signed, so that it is known beside the keys.
+        until(lambda: list(tmp_path.rglob("log.*.origin")), "which log the store holds is noted")
         for name in ("callgate.db", "callgate.db-wal", "callgate.db-shm"):
             (tmp_path / name).unlink(missing_ok=True)
-        ask(gateway, "block-all", "off")
-
-        def refused_or_recorded():
-            return call(gateway.port, "replaced").status == 503 or calls_of(gateway, "replaced")
-
-        until(refused_or_recorded, "calls are refused, or recorded where they can be read")
+        # The first command makes a new store. It says what is wrong and what to type.
+        said = run([CALLGATE, "block-all", "off", "-c", str(gateway.config)])
+        assert said.returncode == 1
+        assert "this store held the log" in said.stderr
+        assert (
+            "replaced or deleted the store yourself, type `callgate audit accept-restore --why REASON`" in said.stderr
+        )
+        assert call(gateway.port, "replaced").status == 503
+        until(lambda: ready(gateway).status == 503, "it says that it is not ready")
+        assert b"replaced while in use: start the gateway again" in ready(gateway).body
+        # An emergency stop goes through even so, and accepting the log leaves it on.
+        ask(gateway, "block-all", "on")
+        ask(gateway, "audit", "accept-restore", "--why", "I deleted it", "--yes")
+        assert call(gateway.port, "replaced").status == 503
+        assert "replaced" not in upstream.tools
+    again = Gateway(gateway.config)
+    try:
+        assert call(again.port, "replaced").reason == "blocked_by_policy"
+        ask(again, "block-all", "off")
+        again.review("one")
+        assert_works(again.port)
+        assert calls_of(again, "good")
+        ask(again, "audit", "verify")
+    finally:
+        again.stop()
 
 
 def test_a_gateway_does_not_start_without_its_store(tmp_path, upstream):

@@ -474,8 +474,8 @@ _OVERDUE: Final = (
     "audit.cosigned_within_seconds away."
 )
 _ACCEPT: Final = (
-    "If you restored the store yourself, type `callgate audit accept-restore --why REASON`. If not, find out who did, "
-    "and restore a newer copy with `callgate store restore`."
+    "If you restored, replaced or deleted the store yourself, type `callgate audit accept-restore --why REASON`. "
+    "If not, find out who did, and put a newer copy back with `callgate store restore`."
 )
 
 

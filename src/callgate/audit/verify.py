@@ -113,7 +113,8 @@ class _Verification:
         if old.origin != latest.origin:
             raise Tampered(
                 f"{what} is of another log ({old.origin}, this one is {latest.origin})",
-                advice="Give a checkpoint of this log; if it is of this log, the log was replaced.",
+                advice="If you gave this checkpoint, give one of this log. If not, the log was replaced: "
+                "find out who did it. If you did, type `callgate audit accept-restore --why REASON`.",
             )
         if old.size > latest.size:
             raise Tampered(

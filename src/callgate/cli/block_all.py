@@ -20,7 +20,7 @@ from callgate.cli.common import (
     say,
 )
 from callgate.config import load
-from callgate.errors import KeyringError
+from callgate.errors import CallgateError, KeyringError, Refused
 
 NoteOption = Annotated[str, typer.Option("--note", help="Why; it is recorded and shown.")]
 
@@ -71,19 +71,19 @@ def status(config: ConfigOption = None, store: StoreOption = None, as_json: Json
         )
 
 
-def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> KeyringError | None:
-    """Turn the switch; what is wrong with the keys, if it was turned on without a record."""
+def _turn(config: Path | None, store: str | None, note: str, *, on: bool) -> CallgateError | None:
+    """Turn the switch; what is wrong with the keys or the log, if it was turned on without a record."""
     from callgate.store import Block, set_block
 
     by = operator()
     state = Block(on=on, at=int(time.time() * 1000), by=by, note=note[:1000])
     detail = {"note": state.note} if state.note else None
-    unrecorded: KeyringError | None = None
+    unrecorded: CallgateError | None = None
     with open_store(config, store, create=True) as (loaded, opened):
         try:
             row = log_of(loaded, opened, keys_of(loaded)).admin(f"block_all.{'on' if on else 'off'}", by, detail)
-        except KeyringError as error:
-            # An emergency stop does not wait for healthy keys; to let calls through again does.
+        except (KeyringError, Refused) as error:
+            # An emergency stop does not wait for healthy keys or a whole log; to let calls through again does.
             if not on:
                 raise
             row, unrecorded = None, error

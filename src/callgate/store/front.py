@@ -559,6 +559,7 @@ class Store:
             conn = conn.execution_options(callgate_writes=True)
             with conn.begin():
                 yield conn
+            self._backend.confirm()
 
     @contextmanager
     def audit_reading(self) -> Iterator[AuditTables]:

@@ -105,7 +105,9 @@ class SqliteBackend:
     def confirm(self) -> None:
         """SQLite goes on writing into a file that was deleted or replaced; nobody would ever read that."""
         if self._at_path() != self._file:
-            raise sqlite3.OperationalError("the file was moved, deleted or replaced while in use")
+            raise sqlite3.OperationalError(
+                "the file was moved, deleted or replaced while in use: start the gateway again"
+            )
 
     def _at_path(self) -> tuple[int, int] | None:
         try:

@@ -85,3 +85,25 @@ def test_an_emergency_stop_does_not_wait_for_healthy_keys(place, callgate, tmp_p
     (tmp_path / "keys").chmod(0o700)
     callgate("off")
     assert callgate("status").out.startswith("off")
+
+
+def test_an_emergency_stop_does_not_wait_for_a_log_that_goes_on(place, callgate, tmp_path, capsys):
+    callgate("off")
+    assert run(["audit", "verify", "--store", place]) == 0
+    for path in tmp_path.glob("store.db*"):
+        path.unlink()
+    assert run(["block-all", "off", "--store", place]) == 1
+    accept = "type `callgate audit accept-restore --why REASON`"
+    assert accept in capsys.readouterr().err
+    said = callgate("on")
+    assert "Every call is refused now" in said.out
+    assert "no audit record" in said.err
+    assert accept in said.err
+    assert callgate("status").out.startswith("on")
+    assert run(["audit", "verify", "--store", place]) == 1
+    assert accept in capsys.readouterr().err
+    assert run(["audit", "accept-restore", "--why", "I deleted it", "--yes", "--store", place]) == 0
+    assert run(["audit", "verify", "--store", place]) == 0
+    capsys.readouterr()
+    assert callgate("status").out.startswith("on")
+    callgate("off")
