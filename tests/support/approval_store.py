@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, Final
 
-from msgspec.structs import astuple, replace
-from sqlalchemy import text
+from msgspec.structs import replace
 
 from callgate.approval.delegation import Delegation, DelegationUse, GrantCondition, GrantedAgent, GrantTerms
 from callgate.approval.model import (
@@ -186,36 +185,6 @@ async def enrol(
     await shelf.add_ticket(allowed)
     await shelf.begin_registration(begun, BOUNDS, ticket=allowed.hash, now=NOW)
     await shelf.finish_registration(begun.challenge, new, codes, now=NOW)
-
-
-async def enrol_without_role(store: Store, shelf: ApprovalRepository, new: Credential) -> None:
-    """The same in a store whose schema knows of no roles yet."""
-    columns = ("name", "display_name", "handle", "created_at")
-    person = dict(zip(columns, astuple(user(new.user)), strict=False))
-    with store.writing() as conn:
-        conn.execute(text(f"INSERT INTO person ({', '.join(columns)}) VALUES (:{', :'.join(columns)})"), person)
-        kind = "BLOB" if conn.dialect.name == "sqlite" else "BYTEA"
-        conn.execute(text("ALTER TABLE ticket ADD COLUMN credential TEXT"))
-        conn.execute(text(f"ALTER TABLE registration ADD COLUMN ticket {kind}"))
-    await enrol(shelf, new, known=True)
-    drop_0009(store)
-
-
-# Columns of tables that schemas 0007 and 0009 added to.
-BEFORE: Final = {
-    "person": "name, display_name, handle, created_at",
-    "ticket": "hash, person, purpose, issued_by, created_at, expires_at, used_at",
-    "registration": "challenge, person, ticketed, created_at, expires_at, used_at",
-}
-
-
-def drop_0009(store: Store) -> None:
-    with store.writing() as conn:
-        conn.execute(text("ALTER TABLE ticket DROP COLUMN credential"))
-        conn.execute(text("ALTER TABLE registration DROP COLUMN ticket"))
-        # And what came after it.
-        for table in ("membership", "approval_signature", "delegation"):
-            conn.execute(text(f"DROP TABLE IF EXISTS {table}"))
 
 
 def race(url: str, jobs: Sequence[Sequence[dict[str, Any]]]) -> list[str]:

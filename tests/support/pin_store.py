@@ -8,12 +8,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
-from sqlalchemy import text
 
 from callgate.errors import Refused
 from callgate.pinning.chain import DecisionChain
@@ -116,30 +114,6 @@ async def decide(shelf: PinRepository, *pins: Pin, witnesses: Sequence[AuditRow]
     """Decide on texts as they were met, as a reviewer does."""
     asked = [ExpectedTool(one.server_id, one.tool, one.approval_hash) for one in pins]
     await shelf.decide(asked, DecisionChain(keys).link(pins), witnesses)
-
-
-# Columns of tables that schema 0008 added to.
-BEFORE_0008: Final = {
-    "server_seen": "key, lineage_key, last_seen, whole_seen, list_state, body",
-    "tool_seen": "server_key, tool_key, approval_hash, state, changes, gone, last_seen",
-}
-
-
-@contextmanager
-def without_0008(store: Store) -> Iterator[None]:
-    """Let a shelf of today write into a store of a schema before 0008: what it adds there is not left behind."""
-    with store.writing() as conn:
-        kind = "BLOB" if conn.dialect.name == "sqlite" else "BYTEA"
-        conn.execute(text("ALTER TABLE server_seen ADD COLUMN waiting BIGINT"))
-        conn.execute(text(f"ALTER TABLE tool_seen ADD COLUMN head {kind}"))
-    yield
-    drop_0008(store)
-
-
-def drop_0008(store: Store) -> None:
-    with store.writing() as conn:
-        conn.execute(text("ALTER TABLE server_seen DROP COLUMN waiting"))
-        conn.execute(text("ALTER TABLE tool_seen DROP COLUMN head"))
 
 
 async def read(shelf: PinRepository) -> DecisionChain:
