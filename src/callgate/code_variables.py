@@ -30,7 +30,7 @@ _SILENT: Final = re.compile(
 )
 
 
-# What shells, terminals, desktops, editors and clients set for themselves, in each session anew.
+# What shells, terminals, desktops, editors, clients and runners of tests set for themselves, in each session anew.
 _SESSION: Final = re.compile(
     r"(?i:_|(?:OLD|INIT_|PROJECT_|VSCODE_)?(?:PWD|CWD)|OWD|ARGV0|APPIMAGE|APPDIR|SHLVL|TERM|TERM_\w+|TERMCAP|TERMINFO\w*|COLOR\w*|LS_?COLORS|"
     r"LANG|LANGUAGE|LC_\w+|TZ|TTY|GPG_\w+|COLUMNS|LINES|MAIL|USER|USERNAME|LOGNAME|HOST|HOSTNAME|HOSTTYPE|MACHTYPE|OSTYPE|DISPLAY|"
@@ -40,7 +40,10 @@ _SESSION: Final = re.compile(
     r"ALACRITTY_\w+|GHOSTTY_\w+|KONSOLE_\w+|VTE_\w+|WT_\w+|ConEmu\w*|WSL\w*|VSCODE_(?!GIT_ASKPASS_)\w+|CURSOR_\w+|CLAUDE\w*|WINDSURF_\w+|"
     r"ZED_\w+|WORKSPACE_FOLDER_PATHS|XPC_\w+|__CF\w+|COMMAND_MODE|SECURITYSESSIONID|LaunchInstanceID|HIST\w+|INPUTRC|LESS|LESS_TERMCAP_\w+|"
     r"LESSHISTFILE|FZF_\w+|GREP_\w+|MANPATH|INFOPATH|CDPATH|FPATH|PS[1-4]|PROMPT\w*|STARSHIP_\w+|P9K_\w+|ZSH\w*|DIRENV_\w+|"
-    r"CONDA_(?!EXE|PYTHON_EXE)\w+|VIRTUAL_ENV\w*|HOMEBREW_(?:PREFIX|CELLAR|REPOSITORY)|NPM_(?:COMMAND|LIFECYCLE_\w+|PACKAGE_\w+)|SUDO_(?:COMMAND|USER|UID|GID|HOME))"
+    r"CONDA_(?!EXE|PYTHON_EXE)\w+|VIRTUAL_ENV\w*|HOMEBREW_(?:PREFIX|CELLAR|REPOSITORY)|NPM_(?:COMMAND|LIFECYCLE_\w+|PACKAGE_\w+)|SUDO_(?:COMMAND|USER|UID|GID|HOME)|"
+    r"__INTELLIJ_\w+|JEDITERM_\w+|MYVIMRC|VIM|VIMRUNTIME|NVIM|NVIM_LISTEN_ADDRESS|ZELLIJ\w*|WARP_\w+|GTK2?_RC_FILES|BAMF_\w+|"
+    r"(?:PYTEST_CURRENT|BATS)_TEST\w*|PYTEST_XDIST_\w+|NOX_CURRENT_SESSION|"
+    r"GITHUB_(?:ENV|PATH|OUTPUT|STATE|STEP_SUMMARY|EVENT_PATH))"
 )
 # Where the name of a variable of no family ends so, its value says what is loaded, run or fetched.
 _LEADING: Final = re.compile(

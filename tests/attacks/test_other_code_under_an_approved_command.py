@@ -319,6 +319,11 @@ LEADING = {
     "LESSOPEN": "| {project}/npx %s",
     "MANY": ":".join(["x/y"] * 70),
     "PATH": ":/usr/bin:/bin",
+    # A folder that is named as that of a running AppImage, and is none.
+    "LD_LIBRARY_PATH": "{project}/.mount_evil/usr/lib",
+    "PYTEST_ADDOPTS": "-p evil",
+    "PYTEST_PLUGINS": "evil",
+    "GITHUB_ACTION_PATH": "{project}/npx",
 }
 # What shells, desktops, editors and clients have in one session and not in the next, and settings of ordinary servers.
 SESSIONS = [
@@ -330,6 +335,8 @@ SESSIONS = [
     {"ANDROID_HOME": "{project}", "OPENAI_BASE_URL": "https://api.example/v1", "OLLAMA_HOST": "http://localhost:11434"},
     {"LS_COLORS": "*.sh=01;32", "MAIL": "{project}/npmrc", "LANG": "de_AT.UTF-8", "COLORTERM": "truecolor"},
     {"DATABASE_URL": "postgres://ann:s3cret@db/a", "AWS_SECRET_ACCESS_KEY": "ab/c+d==", "SLACK_APP_TOKEN": "xapp-1/a"},
+    {"PYTEST_CURRENT_TEST": "./evil.js::test (call)", "MYVIMRC": "{project}/evil.js", "GITHUB_ENV": "{project}/npmrc"},
+    {"BAMF_DESKTOP_FILE_HINT": "{project}/npx", "GTK2_RC_FILES": "{project}/npx", "JEDITERM_SOURCE": "{project}/npx"},
     {"LOG_LEVEL": "debug", "TOOLSETS": "repos,issues", "MEMORY_FILE_PATH": "{project}/memory.json", "SIZE": "12"},
 ]
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from callgate.pinning.identity import http_identity, library_identity, reported_as, shown, stdio_identity
-from callgate.pinning.identity.disk import LocalDisk, account_home
+from callgate.pinning.identity.disk import LocalDisk, account_home, images
 from callgate.pinning.listing import ToolListing, observed
 from callgate.pinning.review import started_with
 from support.registry import requirement
@@ -492,6 +492,68 @@ def test_variables_that_say_what_holds_anyway_are_no_part_of_it(tmp_path):
     odd = stdio_identity(argv, environ=harmless | {"npm_config__auth": "s3cret", "NODE_PATH": str(tmp_path)})
     assert [part.shown for part in odd.bound] == [f"NODE_PATH={tmp_path}", "npm_config__auth=***"]
     assert "s3cret" not in repr(odd)
+
+
+IMAGE = "63 43 0:39 / {} ro,nosuid,nodev,relatime shared:9 - fuse.Cursor-1.AppImage Cursor-1.AppImage ro,user_id={},group_id=0\n"
+
+
+def test_an_appimage_is_what_this_user_mounted_read_only_by_fuse():
+    user = os.geteuid()
+    line = IMAGE.format("/tmp/.mount_Cu\\040rsAb", user)
+    assert [*images(f"22 27 0:21 / /proc rw - proc proc rw\n{line}")] == ["/tmp/.mount_Cu rsAb"]
+    assert [*images(line.replace(" shared:9", ""))] == ["/tmp/.mount_Cu rsAb"]
+    others = [
+        (f"user_id={user}", f"user_id={user + 1}"),
+        ("fuse.Cursor", "tmpfs.Cursor"),
+        (" ro,nosuid", " rw,nosuid"),
+        (".mount_", "mount_"),
+        (" / ", " /usr "),
+        ("rsAb", "rsAb/usr"),
+    ]
+    assert [change for change in others if [*images(line.replace(*change))]] == []
+
+
+def test_folders_of_a_client_that_is_an_appimage_are_named_anew_at_each_start(tmp_path, monkeypatch):
+    """What stands in a list of mounts is written here: few machines that run tests can mount by FUSE."""
+    mounts = tmp_path / "mountinfo"
+    monkeypatch.setattr("callgate.pinning.identity.disk._MOUNTS", str(mounts))
+
+    def identity(image, **environ):
+        known = {"PATH": "/usr/bin:/bin"} | {name: value.format(image) for name, value in environ.items()}
+        return stdio_identity(["uvx", "pkg==1.2"], cwd=str(tmp_path), environ=known).server_id
+
+    started = []
+    for name in ("Cursorabcdef", "Cursorghijkl"):
+        image = tmp_path / f".mount_{name}"
+        (image / "usr/bin").mkdir(parents=True)
+        (image / "usr/bin/run.sh").write_text("")
+        (image / "out").symlink_to(tmp_path)
+        mounts.write_text(IMAGE.format(image, os.geteuid()))
+        started.append(image)
+    old, now = started
+    environ = {
+        "PATH": "{0}:{0}/usr/sbin:/usr/bin:/bin",
+        "XDG_DATA_DIRS": "{0}/usr/share/:/usr/local/share/:/usr/share/",
+        "LD_LIBRARY_PATH": "{0}/usr/lib/:{0}/usr/lib64/",
+        "QT_PLUGIN_PATH": "{0}/usr/lib/qt4/plugins/",
+        "PERLLIB": "{0}/usr/share/perl5/",
+    }
+    plain = identity(now)
+    assert identity(now, **environ) == plain
+    # Without a mount there, each is another: it may be anybody's folder.
+    assert all(identity(old, **{name: value}) != plain for name, value in environ.items() if name != "PATH")
+    # What else is in the list counts, as ever, and so does a file, a way out, and a program that is found there.
+    for name, value in {
+        "LD_LIBRARY_PATH": "{0}/usr/lib:",
+        "PERLLIB": f"{{0}}/usr/lib:{tmp_path}",
+        "LD_PRELOAD": "{0}/usr/bin/run.sh",
+        "PYTHONPATH": "{0}/out",
+        "NODE_PATH": "{0}/../here",
+    }.items():
+        assert identity(now, **{name: value}) != plain, name
+    (now / "usr/bin/uvx").write_text("")
+    (now / "usr/bin/uvx").chmod(0o755)
+    assert identity(now, PATH="{0}/usr/bin:/usr/bin") != plain
 
 
 @requirement("TP-025")

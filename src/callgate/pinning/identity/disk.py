@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
@@ -15,6 +17,12 @@ _CHUNK: Final = 1024 * 1024
 # A program larger than this is not read: the identity says so.
 _MOST: Final = 1024 * 1024 * 1024
 _FIRST_LINE: Final = 256
+# Where a client that is an AppImage lies while it runs, in a list of mounts of Linux: proc(5), "/proc/pid/mountinfo".
+_MOUNTS: Final = "/proc/self/mountinfo"
+_IMAGE: Final = re.compile(
+    r"\S+ \S+ \S+ / (?P<place>/(?:\S*/)?\.mount_[^\s/]+) (?:\S+,)?ro(?:,\S+)? (?:\S+ )*- fuse\S* \S+ "
+    r"(?:\S+,)?user_id=(?P<user>\d+)(?:,\S+)?"
+)
 _BEGINNING: Final = 1024 * 1024
 
 _SYSTEM: Final = words(
@@ -59,6 +67,10 @@ class Disk(Protocol):
     def is_usual(self, path: str) -> bool:
         """Whether a program there is the system's or the user's own: nobody else could have put it there, and no
         folder of a project is such a place. What is not there counts by its path."""
+
+    def is_in_image(self, path: str) -> bool:
+        """Whether a path lies in a program that this user runs and that is mounted for that, as an AppImage is: nobody
+        writes there, and only a program of the user's can have mounted it."""
 
 
 class LocalDisk:
@@ -129,6 +141,15 @@ class LocalDisk:
         except (OSError, ValueError):
             return False
 
+    def is_in_image(self, path: str) -> bool:
+        if ".mount_" not in path or not os.path.isabs(path):  # noqa: PTH117 - a text may be foreign
+            return False
+        try:
+            real = os.path.realpath(path)
+            return any(_is_within(real, place) for place in images(Path(_MOUNTS).read_text("utf-8", "replace")))
+        except (OSError, ValueError):
+            return False
+
 
 DISK: Final[Disk] = LocalDisk()
 
@@ -143,6 +164,14 @@ def account_home() -> str:
         return pwd.getpwuid(os.getuid()).pw_dir
     except KeyError:
         return ""
+
+
+def images(mounts: str) -> Iterator[str]:
+    """Where programs of this user are mounted that run from an image: read-only, by FUSE, at a place of their own."""
+    for line in mounts.splitlines():
+        found = _IMAGE.fullmatch(line)
+        if found and int(found["user"]) == os.geteuid():
+            yield re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), found["place"])
 
 
 def _is_usual(path: str) -> bool:
@@ -215,6 +244,7 @@ class CachedDisk:
         self.first_line = disk.first_line
         self.beginning = disk.beginning
         self.is_usual = disk.is_usual
+        self.is_in_image = disk.is_in_image
 
     def here(self) -> str:
         return self._here or self._disk.here()

@@ -281,7 +281,7 @@ class StartedCommand:
     def _variables(self) -> Iterator[BoundPart]:
         told = []
         for name in sorted(self._environ):
-            value = self._environ[name]
+            value = self._without_images(self._environ[name])
             if not changes_code(name, value) or not value:
                 continue
             if name.upper() == "PATH":
@@ -296,6 +296,14 @@ class StartedCommand:
                 yield _part("variable", f"{name}={bound}{files}", f"{name}={shown}")
         if told:
             self.warnings.append(f"{', '.join(told)} can make it load other code.")
+
+    def _without_images(self, value: str) -> str:
+        """Without the folders that a client which is an AppImage puts into lists of folders: they are named anew each
+        time that it starts, and hold what the client itself runs. A program that is found there is bound."""
+        places = value.split(os.pathsep)
+        kept = [one for one in places if not self._disk.is_in_image(one) or self._is_file(one)]
+        # Of what is left, an empty place is the folder that it starts in.
+        return value if kept == places else os.pathsep.join(one or "." for one in kept)
 
     def _pieces(self, value: str) -> list[str]:
         """What may be a path or a word of its own in the value of a variable."""
