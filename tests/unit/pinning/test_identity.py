@@ -494,6 +494,26 @@ def test_variables_that_say_what_holds_anyway_are_no_part_of_it(tmp_path):
     assert "s3cret" not in repr(odd)
 
 
+def test_callgates_own_environment_is_activated_in_the_terminal_alone(tmp_path):
+    """`. .venv/bin/activate`, `callgate install`, and then a client that knows nothing of it."""
+    script = tmp_path / "srv.py"
+    script.write_text("#!/usr/bin/env python3\n")
+    script.chmod(0o755)
+    other = tmp_path / "bin"
+    other.mkdir()
+    (other / "python3").symlink_to(sys.executable)
+
+    def identity(argv, folder):
+        return stdio_identity(argv, environ={"PATH": f"{folder}:/usr/bin:/bin"}).server_id
+
+    ours = f"{sys.prefix}/bin"
+    for argv in (["uvx", "pkg==1.2"], ["pipx", "run", "pkg==1.2"]):
+        assert identity(argv, ours) == identity(argv, "/bin") != identity(argv, other)
+    # With its packages, another program runs a script or a module.
+    for argv in ([str(script)], ["python3", str(script)], ["python3", "-m", "callgate_demo"]):
+        assert len({identity(argv, folder) for folder in (ours, other, "/bin")}) == 3
+
+
 IMAGE = "63 43 0:39 / {} ro,nosuid,nodev,relatime shared:9 - fuse.Cursor-1.AppImage Cursor-1.AppImage ro,user_id={},group_id=0\n"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sysconfig
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -43,6 +44,7 @@ _HELPERS: Final = {
     **dict.fromkeys(_NPM, ("node", "sh")),
     **dict.fromkeys(words("uvx uv pipx poetry pdm hatch"), ("python3", "python")),
 }
+_OUR_PROGRAMS: Final = sysconfig.get_path("scripts")
 # Files of a project that a launcher of npm's packages or deno obeys.
 _OBEYED: Final = sorted(
     words(".npmrc .yarnrc .yarnrc.yml bunfig.toml .pnpmfile.cjs .pnpmfile.mjs pnpm-workspace.yaml deno.json deno.jsonc")
@@ -151,7 +153,10 @@ class StartedCommand:
                         f"It is started by {part.shown}, which is not the {name} of your system or your own and may "
                         "run anything. Approvals hold for that file as it is now."
                     )
-        helpers = {one for name in names for one in _HELPERS.get(name, ())}
+        looked = {one for name in names for one in _HELPERS.get(name, ())}
+        # Callgate's own environment is activated where somebody types `callgate`, and not where a client starts. Who
+        # can write there can change Callgate itself.
+        helpers = {name for name in looked if not self._is_ours(name)}
         if not self._before and self._start.scheme == "file":
             found = self._disk.locate(self._start.name, self.base, self.path, script=False)
             helpers |= {match[1] for match in [_SHEBANG.match(self._disk.first_line(found))] if match}
@@ -159,6 +164,11 @@ class StartedCommand:
             if part := self._program(name, self._disk.locate(name, self.base, self.path, script=False)):
                 yield part
                 self.warnings.append(f"Its PATH leads to {part.shown} where it looks for {name}.")
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether the PATH leads to a program of the environment that Callgate itself runs in."""
+        found = self._disk.locate(name, self.base, self.path, script=False)
+        return bool(found) and os.path.dirname(found) == _OUR_PROGRAMS  # noqa: PTH120
 
     def _program(self, name: str, found: str) -> BoundPart | None:
         if not found or self._disk.is_usual(found):
