@@ -203,13 +203,9 @@ async def _do(shelf: ApprovalRepository, job: dict[str, Any]) -> str:
             await shelf.use(GrantUse(f"request-{number}", "call", NOW + SECOND), witness(f"grant {number}"))
         elif kind == "delegated":
             taken = DelegationUse(f"grant-{number}", job.get("amount", 0), job.get("at", NOW + SECOND))
-            await shelf.use(taken, lambda left: witness(json.dumps(left)))
+            await shelf.use(taken, lambda left: witness(f"{json.dumps(left)} {number}"))
         elif kind == "revoke_grant":
-            await shelf.revoke_delegation(f"grant-{number}", NOW + SECOND, "ada", witness("revoked"))
-        elif kind == "revoke_key":
-            await shelf.revoke_credential(job["key"], NOW + SECOND, witness("revoked"))
-        elif kind == "demote":
-            await shelf.set_role("ada", "viewer", witness("revoked"), at=NOW + SECOND)
+            await shelf.revoke_delegation(f"grant-{number}", NOW + SECOND, "ada", witness(f"revoke {number}"))
         elif kind == "begin":
             await shelf.begin_registration(registration(number), BOUNDS, ticket=ticket().hash, now=NOW)
         elif kind == "finish":
