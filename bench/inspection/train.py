@@ -43,7 +43,7 @@ from callgate.inspection.data_files import FOLDER
 from callgate.inspection.engine import all_rules, by_place, rule_hits, rules_on
 from callgate.inspection.scorer import ScorerFile, Sentence, grouped, sentences
 from callgate.inspection.tool_texts import ToolTexts
-from inspection import Row, live_rows, rows
+from inspection import JUDGED, Row, live_rows, rows
 from inspection.variants import Variants
 
 FILE = FOLDER / "scorer.json"
@@ -74,6 +74,7 @@ class Bag:
     source: str
     poisoned: bool
     hidden: bool
+    only_judged: bool
     sentences: tuple[tuple[Sentence, tuple[str, ...]], ...]
     flagged: bool
     hard: bool
@@ -97,6 +98,7 @@ def bag(row: Row, groups: dict[str, str]) -> Bag:
         row.id.split("#")[0],
         row.poisoned,
         hidden,
+        row.only_judged,
         tuple((one, tuple(rules_on(one, spots))) for one in found),
         bool(alone),
         any(rule.tier == "hard" for rule in alone),
@@ -145,7 +147,7 @@ class Training:
     def _names(self) -> dict[tuple[str, ...], int]:
         sources: dict[tuple[str, ...], set[str]] = defaultdict(set)
         for one in self.bags:
-            for sentence, rules in one.sentences:
+            for sentence, rules in () if one.only_judged else one.sentences:
                 for name in _features(sentence, rules):
                     if len(sources[name]) < SOURCES:
                         sources[name].add(one.source)
@@ -276,14 +278,14 @@ def main() -> None:
     print(f"{len(training.owner)} sentences, {len(training.names)} features", flush=True)
     corpora = sorted({row.corpus for row in found if row.poisoned} - {"rules", "variants"})
     everything = np.ones(len(found), dtype=bool)
-    outside = np.array([row.outside for row in found])
-    whole = training.learn(everything & ~outside)
+    only_judged = np.array([row.only_judged for row in found])
+    whole = training.learn(everything & ~only_judged)
     # Live tools, each by weights that were learned without its package.
     is_live = training.corpus == "live"
     best, agreed = training.scores(whole)
     for fold in range(FOLDS):
         out = is_live & (training.fold == fold)
-        held_out = training.scores(training.learn(~out & ~outside, whole * 0.5))
+        held_out = training.scores(training.learn(~out & ~only_judged, whole * 0.5))
         best[out], agreed[out] = held_out[0][out], held_out[1][out]
     levels = LEVELS
     flagged, hard = training.verdict(best, agreed, levels)
@@ -297,7 +299,7 @@ def main() -> None:
     counts = {"live": _counts(is_live, training.poisoned, flagged, hard)}
     for name in corpora:
         out = training.corpus == name
-        flagged, hard = training.verdict(*training.scores(training.learn(~out & ~outside, whole * 0.5)), levels)
+        flagged, hard = training.verdict(*training.scores(training.learn(~out & ~only_judged, whole * 0.5)), levels)
         bad, good = out & training.poisoned, out & ~training.poisoned
         counts[name] = _counts(out, training.poisoned, flagged, hard)
         print(
@@ -307,7 +309,7 @@ def main() -> None:
             flush=True,
         )
     known_bad, found_bad, hard_bad = (
-        sum(row[key] for row in counts.values()) for key in ("poisoned", "flagged", "hard")
+        sum(row[key] for name, row in counts.items() if name not in JUDGED) for key in ("poisoned", "flagged", "hard")
     )
     print(f"all: of {known_bad} flagged {found_bad / known_bad:.1%}, hard {hard_bad / known_bad:.1%}")
     if wanted.json:

@@ -70,6 +70,13 @@ def test_honest_tools_of_well_known_packages_are_hardly_ever_flagged():
     assert not [one for found in looks for one in found if one.tier == "hard"]
 
 
+def test_corpora_that_are_kept_to_judge_by_are_not_learned_from():
+    kept = {row.corpus for row in inspection.rows() if row.only_judged}
+    learned = {row.corpus for row in inspection.rows() if not row.only_judged}
+    assert kept >= {"fifth", "sixth"}
+    assert kept.isdisjoint(learned)
+
+
 def test_variants_are_the_same_each_time():
     carriers = [row.entry for row in LIVE[:20]]
     one, two = (list(Variants(7).attacks(carriers, 2)) for _ in range(2))
