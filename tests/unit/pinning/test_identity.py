@@ -571,6 +571,9 @@ def test_folders_of_a_client_that_is_an_appimage_are_named_anew_at_each_start(tm
         "NODE_PATH": "{0}/../here",
     }.items():
         assert identity(now, **{name: value}) != plain, name
+    # Where it counts, it counts as the same in each start.
+    mounts.write_text("".join(IMAGE.format(image, os.geteuid()) for image in started))
+    assert len({identity(image, LD_LIBRARY_PATH="{0}/usr/lib:") for image in started}) == 1
     (now / "usr/bin/uvx").write_text("")
     (now / "usr/bin/uvx").chmod(0o755)
     assert identity(now, PATH="{0}/usr/bin:/usr/bin") != plain
