@@ -22,6 +22,7 @@ from callgate import config
 from callgate.cli import build
 from callgate.cli.help_texts import EXAMPLES, EXIT_CODES, SPECIAL
 from callgate.config import agents, trust
+from callgate.config.approval import ToolDemand
 from callgate.config.loading import expected_type, number
 from callgate.config.output import descriptions
 from callgate.config.rules import Section, peel
@@ -289,6 +290,7 @@ def _sections() -> Iterator[tuple[str, type[Section], str]]:
             yield f"[{field.name}]", bare, field.name
     yield "[servers.NAME]", config.ServerSection, "servers"
     yield "[servers.NAME.approval]", config.ServerApproval, "servers.approval"
+    yield "[servers.NAME.approval.demands.TOOL]", ToolDemand, "servers.approval.demands"
     yield "[agents.signatures]", agents.Signatures, "agents.signatures"
     yield "[agents.kya]", agents.Kya, "agents.kya"
     yield "[agents.oauth]", config.OAuth, "agents.oauth"
