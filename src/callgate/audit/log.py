@@ -262,7 +262,8 @@ class Sequencer:
                     proofs.consistency(tables, earlier)
             self._remember(head)
             self.forked = None
-            if was is None:
+            # In a folder with keys of another log nothing is written.
+            if was is None and note.is_signed(head.note, self._keyring.public_keys()):
                 note.note_log(self._keyring, self._store.place, origin)
         except Tampered as error:
             self.forked = Tampered(

@@ -165,6 +165,15 @@ def verify(note: str, keys: Iterable[bytes], *, advice: str = _KEYS_FOLDER) -> t
     return checkpoint, check_signature(note, [VerifierKey(checkpoint.origin, public) for public in keys], advice=advice)
 
 
+def is_signed(note: str, keys: Iterable[bytes]) -> bool:
+    """Whether one of these keys has signed a note."""
+    try:
+        verify(note, keys)
+    except Tampered:
+        return False
+    return True
+
+
 def check_signature(note: str, keys: Iterable[VerifierKey], *, advice: str = _KEYS_FOLDER) -> VerifierKey:
     """The first of these keys of a log that has signed its note; Tampered where none has, or a signature is wrong."""
     head = read_head(note)

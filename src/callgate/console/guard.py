@@ -93,6 +93,13 @@ def check_change(request: Request, address: ConsoleOrigin) -> None:
     check_json(request)
 
 
+def check_program(request: Request, address: ConsoleOrigin) -> None:
+    """What a program sends says nothing of an origin; a browser says it of every page, and only ours may ask."""
+    if request.headers.get("origin", address.origin) != address.origin:
+        raise Refused(Reason.FORGED_REQUEST, "The browser says that another site sent this request.")
+    check_json(request)
+
+
 def check_json(request: Request) -> None:
     """A page of another site cannot send this content type without permission."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

@@ -88,7 +88,7 @@ def test_the_verb_that_is_asked_for_is_the_only_one_that_is_loaded():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert [line.partition("\t")[0] for line in done.stdout.splitlines()] == [
-        *("check", "upgrade", "backup", "restore"),
+        *("check", "size", "upgrade", "backup", "restore"),
         "False",
     ]
 

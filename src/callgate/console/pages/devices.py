@@ -18,7 +18,7 @@ from callgate.approval.model import ConsoleSession, Credential
 from callgate.approval.model import Request as Asked
 from callgate.approval.overview import asker, fingerprint, phase
 from callgate.console.context import ConsoleContext, Page
-from callgate.console.guard import AttemptLimit, check_json
+from callgate.console.guard import AttemptLimit, check_program
 from callgate.console.pages.approvals import seen_of
 from callgate.console.rendering import exact, lines_of, statement
 from callgate.console.requests import PageBody, Word, read_body, signed
@@ -96,13 +96,13 @@ class DevicesPage(Page):
         )
 
     async def answer(self, request: Request) -> Response:
-        check_json(request)
+        check_program(request, self._context.address)
         body = await read_body(request, _Answer)
         decided = await self._context.approvals.answer(body.request, body.evidence)
         return JSONResponse({"state": phase(decided, self._context.now())})
 
     async def _ask(self, request: Request, what: str) -> tuple[Credential, AskBody]:
-        check_json(request)
+        check_program(request, self._context.address)
         body = await read_body(request, AskBody)
         device = await self._context.approvals.asking_device(what, body)
         # Only what its own key has signed counts: nobody else can use up the tries of a device.
