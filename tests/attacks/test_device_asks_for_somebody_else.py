@@ -97,6 +97,14 @@ async def test_asking_without_end(console, anna, phone):
     assert (await other.ask("waiting")).status == 200
 
 
+async def test_one_callers_calls_do_not_hide_anothers(console, phone):
+    """A caller may have as many waiting as there are places for one; who asked before them is still on the list."""
+    first = await ask(console)
+    for number in range(20):
+        await ask(console, arguments={"flood": number}, caller="10.0.0.1 1")
+    assert first.id in await phone.waiting()
+
+
 async def test_nobody_uses_up_the_tries_of_a_device(console, phone):
     """Messages that it has not signed count for nothing."""
     console.clock.stop()

@@ -102,11 +102,17 @@ def gated(policy: ApprovalPolicy = TAKES_DEVICES, tool: str = "delete_resource")
     return Gated("files", "urn:test:files", tool, policy, version=VERSION)
 
 
-async def ask(console: LiveConsole, user: str = "anna", arguments: dict[str, Any] = ARGUMENTS, **more: Any) -> Request:
+async def ask(
+    console: LiveConsole,
+    user: str = "anna",
+    arguments: dict[str, Any] = ARGUMENTS,
+    caller: str = "caller",
+    **more: Any,
+) -> Request:
     """A call of a tool that takes devices, which waits for this person, or for several."""
     wanted = gated(**more)
     return await console.approvals.ask(
-        wanted, arguments, canonical(arguments), wanted.policy.people or user, caller="caller", agent=AGENT
+        wanted, arguments, canonical(arguments), wanted.policy.people or user, caller=caller, agent=AGENT
     )
 
 

@@ -24,7 +24,6 @@ from callgate.console.rendering import exact, lines_of, statement
 from callgate.console.requests import PageBody, Word, read_body, signed
 from callgate.errors import Reason, Refused
 
-_MOST: Final = 20
 # Asking twice a second would be twice what anybody needs.
 _A_MINUTE: Final = 120
 _IN_ALL: Final = 20_000
@@ -113,7 +112,7 @@ class DevicesPage(Page):
     async def _open_requests(self, device: Credential) -> list[Asked]:
         now, shelf = self._context.now(), self._context.approvals.shelf
         found = await shelf.requests(device.user, states=("waiting",))
-        return [one for one in found if one.expires_at > now and one.policy.takes(device)][:_MOST]
+        return [one for one in found if one.expires_at > now and one.policy.takes(device)]
 
     async def _whole(self, asked: Asked) -> dict[str, Any]:
         """What the approval page shows, in the same lines: nothing in it is invisible or misleads the eye."""
