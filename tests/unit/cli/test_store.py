@@ -34,8 +34,8 @@ def callgate(place, capsys):
 
 
 def test_upgrade_creates_a_store(callgate):
-    assert callgate("upgrade")[0] == "The store went from schema none to 0012.\n"
-    assert callgate("upgrade")[0] == "The store is at schema 0012 already.\n"
+    assert callgate("upgrade")[0] == "The store went from schema none to 0013.\n"
+    assert callgate("upgrade")[0] == "The store is at schema 0013 already.\n"
 
 
 def test_upgrade_brings_an_older_store_up(callgate, place):
@@ -44,7 +44,7 @@ def test_upgrade_brings_an_older_store_up(callgate, place):
         migrate.upgrade(conn, "0001")
     old.close_sync()
     assert "run `callgate store upgrade`" in callgate("check", code=1)[1]
-    assert callgate("upgrade")[0] == "The store went from schema 0001 to 0012.\n"
+    assert callgate("upgrade")[0] == "The store went from schema 0001 to 0013.\n"
     callgate("check")
 
 
@@ -84,7 +84,7 @@ def test_check_says_what_is_there(callgate, place, tmp_path):
     assert said == {
         "ok": True,
         "place": str(tmp_path / "store.db"),
-        "schema": "0012",
+        "schema": "0013",
         "records": 8,
         "in_the_tree": 8,
         "problems": [],
