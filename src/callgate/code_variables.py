@@ -35,7 +35,7 @@ _SESSION: Final = re.compile(
     r"(?i:_|(?:OLD|INIT_|PROJECT_|VSCODE_)?(?:PWD|CWD)|OWD|ARGV0|APPIMAGE|APPDIR|SHLVL|TERM|TERM_\w+|TERMCAP|TERMINFO\w*|COLOR\w*|LS_?COLORS|"
     r"LANG|LANGUAGE|LC_\w+|TZ|TTY|GPG_\w+|COLUMNS|LINES|MAIL|USER|USERNAME|LOGNAME|HOST|HOSTNAME|HOSTTYPE|MACHTYPE|OSTYPE|DISPLAY|"
     r"WAYLAND_DISPLAY|XAUTHORITY|ICEAUTHORITY|XMODIFIERS|WINDOW\w*|SSH_(?!ASKPASS)\w+|DBUS_\w+|DESKTOP_\w+|GDM\w+|GNOME_\w+|KDE_\w+|"
-    r"PLASMA_\w+|(?:QT4?|GTK|CLUTTER)_IM_MODULE|IM_CONFIG_\w+|GIO_LAUNCHED_\w+|CHROME_DESKTOP|SESSION_MANAGER|INVOCATION_ID|"
+    r"PLASMA_\w+|MAKELEVEL|MAKE_TERM(?:OUT|ERR)|(?:QT4?|GTK|CLUTTER)_IM_MODULE|IM_CONFIG_\w+|GIO_LAUNCHED_\w+|CHROME_DESKTOP|SESSION_MANAGER|INVOCATION_ID|"
     r"JOURNAL_STREAM|MANAGERPID\w*|SYSTEMD_EXEC_PID|NOTIFY_SOCKET|MEMORY_PRESSURE_\w+|TMUX\w*|STY|ITERM_\w+|KITTY_\w+|WEZTERM_\w+|"
     r"ALACRITTY_\w+|GHOSTTY_\w+|KONSOLE_\w+|VTE_\w+|WT_\w+|ConEmu\w*|WSL\w*|VSCODE_(?!GIT_ASKPASS_)\w+|CURSOR_\w+|CLAUDE\w*|WINDSURF_\w+|"
     r"ZED_\w+|WORKSPACE_FOLDER_PATHS|XPC_\w+|__CF\w+|COMMAND_MODE|SECURITYSESSIONID|LaunchInstanceID|HIST\w+|INPUTRC|LESS|LESS_TERMCAP_\w+|"
@@ -61,6 +61,11 @@ _PROGRAM: Final = re.compile(
 )
 _CODE_FILE: Final = re.compile(
     r"(?i)\.(?:py|pyw|pyz|js|mjs|cjs|ts|mts|cts|jsx|tsx|sh|bash|zsh|rb|pl|php|lua|r|jar|war|dll|so|dylib|node|wasm|exe|bat|cmd|ps1)\Z"
+)
+# What `make` tells what it starts. Other options of it, and variables of more than a number, can name code.
+_OF_MAKE: Final = re.compile(
+    r"(?:\s+(?:-?[BdiklnqrRsStvw]+|-j\d*|--no-print-directory|--print-directory|--jobserver-(?:auth|fds)=[\w,:./-]*|"
+    r"--output-sync=\w+|--(?:\s+\w+=[\d.]{1,20})*))*\s*"
 )
 _SWITCH: Final = re.compile(r"(?i:[\d.]{1,100}|true|false|yes|no|on|off)")
 
@@ -96,6 +101,8 @@ def changes_code(name: str, value: str) -> bool:
     """Whether a program may run other code because this variable is set. What a path leads to is not looked at here."""
     if loads_code(name):
         return True
+    if name in {"MAKEFLAGS", "MFLAGS"} and len(value) < 1000 and _OF_MAKE.fullmatch(f" {value}"):
+        return False
     if not value or _SESSION.fullmatch(name) or _SILENT.fullmatch(name) or _SWITCH.fullmatch(value):
         return False
     return leads_to_code(name) or "/" in value or "\\" in value or value.startswith("-") or is_code_file(value)

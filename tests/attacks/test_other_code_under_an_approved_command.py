@@ -324,6 +324,8 @@ LEADING = {
     "PYTEST_ADDOPTS": "-p evil",
     "PYTEST_PLUGINS": "evil",
     "GITHUB_ACTION_PATH": "{project}/npx",
+    "MAKEFLAGS": "w --no-print-directory --eval=all:",
+    "MFLAGS": "-f evil.mk",
 }
 # What shells, desktops, editors and clients have in one session and not in the next, and settings of ordinary servers.
 SESSIONS = [
@@ -337,6 +339,7 @@ SESSIONS = [
     {"DATABASE_URL": "postgres://ann:s3cret@db/a", "AWS_SECRET_ACCESS_KEY": "ab/c+d==", "SLACK_APP_TOKEN": "xapp-1/a"},
     {"PYTEST_CURRENT_TEST": "./evil.js::test (call)", "MYVIMRC": "{project}/evil.js", "GITHUB_ENV": "{project}/npmrc"},
     {"BAMF_DESKTOP_FILE_HINT": "{project}/npx", "GTK2_RC_FILES": "{project}/npx", "JEDITERM_SOURCE": "{project}/npx"},
+    {"MAKEFLAGS": " --no-print-directory -- WORKERS=3", "MAKELEVEL": "1", "MAKE_TERMOUT": "/dev/pts/1", "MFLAGS": "-w"},
     {"LOG_LEVEL": "debug", "TOOLSETS": "repos,issues", "MEMORY_FILE_PATH": "{project}/memory.json", "SIZE": "12"},
 ]
 
