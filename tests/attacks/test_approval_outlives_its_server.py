@@ -45,9 +45,13 @@ def edited(site, server, table, approval=APPROVAL):
     write_config(site.directory, {name: {**one, **more} for name, one in tables.items()}, approval=approval)
     until(lambda: len(site.gateway.events("configuration reloaded")) > seen)
     visitor = Guest.arrive(site.gateway.url(server), "legacy")
-    visitor.answer("tools/list")
-    approve_listed(site.gateway.config)
-    until(lambda: any(one["name"] == "wipe" for one in visitor.answer("tools/list")["result"]["tools"]))
+
+    def reviewed():
+        # A list is answered before it is on record: there may be nothing yet to approve.
+        approve_listed(site.gateway.config)
+        return any(one["name"] == "wipe" for one in visitor.answer("tools/list")["result"]["tools"])
+
+    until(reviewed)
 
 
 def wiped(*vaults):
