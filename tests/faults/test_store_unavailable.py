@@ -164,6 +164,9 @@ def test_a_store_that_was_replaced_by_another_good_one(tmp_path, upstream):
     try:
         assert call(again.port, "replaced").reason == "blocked_by_policy"
         ask(again, "block-all", "off")
+        until(
+            lambda: call(again.port, "good").reason != "blocked_by_policy", "the gateway hears that the switch is off"
+        )
         again.review("one")
         assert_works(again.port)
         assert calls_of(again, "good")
