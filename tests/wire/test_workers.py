@@ -154,6 +154,14 @@ def test_all_end_with_the_first_process(tmp_path):
         until(lambda: all(gone(pid) for pid in workers))
 
 
+def test_a_folder_called_callgate_is_not_taken_for_the_program(tmp_path, monkeypatch):
+    (tmp_path / "callgate").mkdir()
+    (tmp_path / "callgate" / "__init__.py").write_text("raise SystemExit('the wrong callgate')")
+    monkeypatch.chdir(tmp_path)
+    with serving(tmp_path, {"teller": {"command": teller_argv(tmp_path)}}, WORKERS, reviewed=False) as running:
+        assert len(processes(running)) == 2
+
+
 def test_an_address_in_use_is_not_shared(gateway, tmp_path):
     config = write_config(tmp_path, {"teller": {"command": ["true"]}}, gateway={"listen": f"127.0.0.1:{gateway.port}"})
     with pytest.raises(AssertionError, match="cannot listen on"):

@@ -24,7 +24,7 @@ import msgspec
 from callgate.config import Config
 from callgate.config.rules import Address
 from callgate.errors import ConfigError, Refused
-from callgate.transport.http.peers import Headers, Peers
+from callgate.transport.http.peers import Peers
 from callgate.transport.http.server import bind
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ class Worker(msgspec.Struct, frozen=True):
         loop.add_reader(self.alive, gone)
 
 
-def home_of(current: CurrentSite, count: int) -> Callable[[bytes, Headers], int | None]:
+def home_of(current: CurrentSite, count: int) -> Callable[[bytes], int | None]:
     """Callers without a session share one process of a server on stdio: so all of them go to one worker."""
 
-    def home(url: bytes, _headers: Headers) -> int | None:
+    def home(url: bytes) -> int | None:
         path = url.partition(b"?")[0].decode("latin-1")
         try:
             upstream = current.current.upstream(path)
@@ -189,8 +189,9 @@ class Workers:
             told,
         )
         try:
+            # -P: a folder here that happens to be called callgate is not taken for the program.
             slot.process = subprocess.Popen(
-                [sys.executable, "-m", "callgate", *sys.argv[1:]],
+                [sys.executable, "-P", "-m", "callgate", *sys.argv[1:]],
                 stdin=subprocess.DEVNULL,
                 pass_fds=worker.descriptors,
                 env={**os.environ, VARIABLE: msgspec.json.encode(worker).decode()},

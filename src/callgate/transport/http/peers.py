@@ -29,7 +29,7 @@ _SESSION, _CONNECTION, _FETCH, _ANEW = b"S", b"C", b"F", b"A"
 
 Headers = list[tuple[bytes, bytes]]
 # The home of a request that names no session; None where any process may take it.
-Home = Callable[[bytes, Headers], int | None]
+Home = Callable[[bytes], int | None]
 
 
 class Peers:
@@ -42,7 +42,7 @@ class Peers:
         self._sessions: OrderedDict[bytes, int] = OrderedDict()
         self._adopt: Callable[[socket.socket, bytes], None] | None = None
         self._text: Callable[[], bytes] = bytes
-        self.home: Home = lambda _url, _headers: None
+        self.home: Home = lambda _url: None
         self._answering: set[asyncio.Task[None]] = set()
 
     @property
@@ -70,7 +70,7 @@ class Peers:
         """Which other process a request belongs to."""
         session = next((value for name, value in headers if name == b"mcp-session-id"), None)
         if session is None:
-            home = self.home(url, headers)
+            home = self.home(url)
         else:
             # What the others have said counts, also where it was not read yet.
             self._read()
